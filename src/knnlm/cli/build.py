@@ -1,0 +1,45 @@
+"""knnlm build"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from knnlm.cli.options import Dataset, Json, Texts, UseEmbedded, show
+
+
+def build(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Model folder or hub name.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for the store.")],
+    text: Texts = None,
+    dataset: Dataset = None,
+    embedded: UseEmbedded = False,
+    keys: Annotated[str, typer.Option("--keys", help="Which states to store, comma-separated.")] = "att,ffn",
+    window: Annotated[int | None, typer.Option("--window", help="Tokens read at once.")] = None,
+    stride: Annotated[int | None, typer.Option("--stride", help="New tokens in each window; default half.")] = None,
+    logprobs: Annotated[bool, typer.Option("--logprobs", help="Also store log p_LM; runs the LM head.")] = False,
+    dtype: Annotated[str, typer.Option("--dtype", help="float16 or float32.")] = "float16",
+    json: Json = False,
+) -> None:
+    """Store, for every token of a text, the state that predicted it: the datastore. Resumes after a kill.
+
+    Example: knnlm build model --embedded --out store
+    """
+    from knnlm import api
+
+    wanted = [key.strip() for key in keys.split(",") if key.strip()]
+    store = api.build(
+        model, out, text or None, dataset=dataset, embedded=embedded, keys=wanted, window=window, stride=stride,
+        logprobs=logprobs, dtype=dtype, progress=True,
+    )  # fmt: skip
+    documents = store.table.manifest["summary"]["documents"]
+    fields = {
+        "path": str(store.path), "rows": store.rows, "words": store.words, "documents": documents,
+        "keys": list(store.keys), "window": store.meta["window"], "stride": store.meta["stride"],
+    }  # fmt: skip
+    lines = [
+        f"{store.path}: {store.rows:,} rows from {documents:,} documents ({store.words:,} words), "
+        f"keys {', '.join(store.keys)}",
+        f"next: knnlm tune {store.path} --text VALID, or knnlm index {store.path} first to search faster",
+    ]
+    show(json, fields, lines)

@@ -1,0 +1,33 @@
+"""knnlm demo"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from knnlm.cli.options import Json
+
+
+def demo(
+    out: Annotated[Path, typer.Option("--out", help="Folder for the model, the store and the page.")] = Path("demo"),
+    scale: Annotated[str, typer.Option("--scale", help="demo (minutes) or smoke (seconds).")] = "demo",
+    json: Json = False,
+) -> None:
+    """Train a small LM on Python's own documentation, add its nearest neighbours, and show what that changes.
+
+    Takes a few minutes on two cores; interrupted, it continues. Example: knnlm demo --out demo
+    """
+    from rich.console import Console
+
+    from knnlm.cli.options import show
+    from knnlm.demo import as_json
+    from knnlm.demo import demo as run
+    from knnlm.report.terminal import summary, table
+
+    found = run(out, scale, progress=True)
+    if json:
+        show(True, as_json(found), [])
+        return
+    Console().print(table(found.page))
+    lines = [summary(found.page), "", f"Page: {found.report.resolve()}", "", "What to try next:"]
+    show(False, {}, lines + [f"  {command}" for command in found.page.commands])

@@ -1,0 +1,33 @@
+"""knnlm index"""
+
+from typing import Annotated
+
+import typer
+
+from knnlm.cli.options import Json, Key, StorePath, show
+
+
+def index(
+    store: StorePath,
+    key: Key = None,
+    metric: Annotated[str, typer.Option("--metric", help="l2 or ip.")] = "l2",
+    factory: Annotated[str | None, typer.Option("--factory", help="FAISS factory string; default by size.")] = None,
+    nprobe: Annotated[int, typer.Option("--nprobe", help="Lists visited by each search.")] = 32,
+    recall_floor: Annotated[float, typer.Option("--recall-floor", help="Refuse an index below this recall.")] = 0.3,
+    json: Json = False,
+) -> None:
+    """Build a FAISS index of a store's states and measure its recall against exact search.
+
+    Example: knnlm index store --key att --metric l2
+    """
+    from knnlm import api
+
+    found = api.index(
+        store, key=key, metric=metric, factory=factory, nprobe=nprobe, recall_floor=recall_floor, progress=True
+    )
+    m = found.manifest
+    line = (
+        f"{found.name}: {m['factory']}, nprobe {m['nprobe']}, {m['rows']:,} rows, {m['bytes'] / 1e6:,.1f} MB, "
+        f"recall@{m['recall_k']} {m['recall']:.3f}"
+    )
+    show(json, {"name": found.name, **m}, [line])

@@ -1,0 +1,47 @@
+"""knnlm info"""
+
+from dataclasses import asdict
+
+from knnlm.cli.options import Json, StorePath, show
+
+
+def info(store: StorePath, json: Json = False) -> None:
+    """Say what a store holds: rows, keys, model, text, indexes, tuned settings.
+
+    Example: knnlm info store
+    """
+    from knnlm.files import read_json
+    from knnlm.search.index import list_indexes
+    from knnlm.settings import load_tuned
+    from knnlm.states.store import open_store
+
+    opened = open_store(store)
+    indexes = {name: read_json(store / "indexes" / name / "manifest.json") for name in list_indexes(opened)}
+    tuned = [
+        {**asdict(t.retrieval), "lambda": t.lam, "temperature": t.temperature, "interp_ppl": t.interp_ppl,
+         "base_ppl": t.base_ppl}
+        for t in load_tuned(opened)
+    ]  # fmt: skip
+    size = sum(f["bytes"] for part in opened.table.manifest["parts"] for f in part["files"].values())
+    meta = opened.meta
+    fields = {
+        "path": str(store), "rows": opened.rows, "words": opened.words, "bytes": size, **meta,
+        "documents": opened.table.manifest["summary"]["documents"], "parts": len(opened.table.manifest["parts"]),
+        "columns": opened.table.manifest["columns"], "indexes": indexes, "tuned": tuned,
+        "fingerprint": opened.fingerprint,
+    }  # fmt: skip
+    columns = ", ".join(f"{n} {c['dtype'].lstrip('<')}" for n, c in opened.table.manifest["columns"].items())
+    lines = [
+        f"{store}: {opened.rows:,} rows of {fields['documents']:,} documents, {size / 1e6:,.1f} MB in {fields['parts']} parts",
+        f"  columns  {columns}",
+        f"  model    {meta['model']['class']} from {meta['model']['source']} ({meta['model']['fingerprint'][:12]})",
+        f"  text     {meta['text']['kind']}, {opened.words:,} words; window {meta['window']}, stride {meta['stride']}",
+    ]
+    for name, m in indexes.items():
+        lines.append(f"  index    {name}: recall@{m['recall_k']} {m['recall']:.3f}, {m['bytes'] / 1e6:,.1f} MB")
+    for t in tuned:
+        lines.append(
+            f"  tuned    {t['key']} {t['metric']}, {t['mask']} mask, {t['score']} scores, k {t['k']}: λ {t['lambda']:.3f}, "
+            f"τ {t['temperature']:.4g}, validation {t['base_ppl']:.2f} → {t['interp_ppl']:.2f}"
+        )
+    show(json, fields, lines)

@@ -1,0 +1,60 @@
+"""`knnlm VERB`: finds the verb, turns expected failures into one sentence, and sets the exit code.
+
+0 done; 1 could not do it; 2 wrong usage. Heavy libraries are imported by the verbs, when they run, so that --help is fast.
+"""
+
+import sys
+
+import typer
+
+from knnlm.cli import build, demo, evaluate, index, info, train, tune, verify
+from knnlm.errors import KnnlmError
+from knnlm.version import __version__
+
+app = typer.Typer(
+    name="knnlm",
+    help="Nearest-neighbour language models from any causal LM and any text. Start with: knnlm demo",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for verb in (demo.demo, train.train, build.build, index.index, tune.tune, evaluate.evaluate, info.info, verify.verify):
+    app.command(name="eval" if verb is evaluate.evaluate else None)(verb)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line and return its exit code."""
+    try:
+        outcome = app(args=arguments, prog_name="knnlm", standalone_mode=False)
+    except KnnlmError as error:
+        print(f"knnlm: {error}", file=sys.stderr)
+        return error.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        print("knnlm: interrupted; run the same command again to go on where it stopped", file=sys.stderr)
+        return 1
+    except Exception as error:
+        if hasattr(error, "format_message") and hasattr(error, "exit_code"):  # click's and typer's usage errors
+            print(f"knnlm: {error.format_message().rstrip('.')} (see knnlm --help)", file=sys.stderr)
+            return int(error.exit_code)
+        raise
+    return outcome if isinstance(outcome, int) else 0

@@ -1,0 +1,58 @@
+"""knnlm tune"""
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from knnlm.cli.options import (
+    Dataset, Exact, IndexName, Json, Key, Model, StorePath, Texts, UseEmbedded, mask, numbers, show,
+)  # fmt: skip
+
+
+def tune(
+    store: StorePath,
+    text: Texts = None,
+    dataset: Dataset = None,
+    embedded: UseEmbedded = False,
+    model: Model = None,
+    key: Key = None,
+    metric: Annotated[str, typer.Option("--metric", help="l2 or ip.")] = "l2",
+    index: IndexName = None,
+    exact: Exact = False,
+    score: Annotated[str, typer.Option("--score", help="search (the index's own scores) or real.")] = "search",
+    k: Annotated[str, typer.Option("--k", help="Neighbours; several, comma-separated, are compared.")] = "1024",
+    temperatures: Annotated[str | None, typer.Option("--temperatures", help="A grid of τ instead of a search.")] = None,
+    json: Json = False,
+) -> None:
+    """Find λ and τ on a validation text: λ exactly, τ by a bracketed search in units of the neighbours' score spread.
+
+    Example: knnlm tune store --embedded --exact
+    """
+    from knnlm import api
+    from knnlm.errors import UsageError
+    from knnlm.errors import unknown
+
+    if score not in ("search", "real"):
+        raise unknown("score", score, ("search", "real"))
+    ks = numbers(k, "--k") or []
+    if any(value != int(value) for value in ks):
+        raise UsageError(f"--k '{k}' is not a list of whole numbers: write them like 64,1024")
+    found = api.tune(
+        store, text or None, dataset=dataset, embedded=embedded, model=model, key=key, metric=metric,
+        mask=mask(index, exact), score="real" if score == "real" else "search", k=[int(value) for value in ks],
+        temperatures=numbers(temperatures, "--temperatures"), progress=True,
+    )  # fmt: skip
+    fields = {
+        **asdict(found.retrieval), "lambda": found.lam, "temperature": found.temperature,
+        "temperature_units": found.temperature_units, "tokens": found.tokens, "base_ppl": found.base_ppl,
+        "interp_ppl": found.interp_ppl,
+    }  # fmt: skip
+    what = found.retrieval
+    lines = [
+        f"{what.key} {what.metric}, {what.mask} mask, {what.score} scores, k {what.k}: λ {found.lam:.3f}, "
+        f"τ {found.temperature:.4g} ({found.temperature_units:.3g} × the neighbours' score spread)",
+        f"validation perplexity {found.base_ppl:.2f} → {found.interp_ppl:.2f} on {found.tokens:,} tokens",
+        f"next: knnlm eval {store} --text TEST",
+    ]
+    show(json, fields, lines)

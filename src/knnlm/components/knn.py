@@ -1,0 +1,121 @@
+"""The kNN component: neighbours vote for their tokens.
+
+    p_kNN(v) = Σ_{i: token_i = v} softmax(score/τ)_i          = M · softmax(mask-to-k(W_ds ⊗ h_ds)/τ)
+
+Our `tau` is the paper's temperature; M is never a matrix here but a comparison (evaluation) or a scatter (generation).
+Log space throughout; a target that no neighbour voted for has log p = -inf, and a missing neighbour never votes. Knows
+nothing of how neighbours were found or of λ.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from knnlm.errors import KnnlmError, UsageError
+from knnlm.search.neighbors import Neighbors
+
+_BLOCK = 1 << 12
+
+
+class NeighborBlocks(Protocol):
+    """Neighbours that can be read a block of queries at a time."""
+
+    k: int
+
+    def __len__(self) -> int: ...
+    def read(self, start: int, stop: int) -> Neighbors:
+        """Neighbours of queries start … stop-1."""
+        ...
+
+
+def check_tau(tau: float) -> None:
+    """Refuse a temperature that is not a positive number."""
+    if not (math.isfinite(tau) and tau > 0):
+        raise UsageError(f"temperature {tau} is out of range: choose a number above 0")
+
+
+class TargetVotes:
+    """p_kNN of the true tokens of a text at any τ and k: the neighbours are searched and compared once.
+
+    `hits` says which neighbours hold the query's own target, one byte for each; scores stay on disk.
+    """
+
+    def __init__(self, neighbors: NeighborBlocks, tokens: NDArray[np.int32], targets: NDArray[np.int32]) -> None:
+        if len(neighbors) != len(targets):
+            raise ValueError(f"{len(neighbors)} queries but {len(targets)} targets")
+        self.neighbors, self.k = neighbors, neighbors.k
+        self.hits = np.empty((len(targets), neighbors.k), bool)
+        for start, near in self._blocks():
+            block = slice(start, start + len(near.ids))
+            self.hits[block] = (tokens[near.ids] == targets[block, None]) & (near.ids >= 0)
+
+    def logprobs(self, tau: float, k: int | None = None) -> NDArray[np.float64]:
+        """log p_kNN(target) of every query."""
+        check_tau(tau)
+        k = self.k if k is None else k
+        found = np.empty(len(self.hits), np.float64)
+        for start, near in self._blocks():
+            stop = start + len(near.ids)
+            scores = torch.from_numpy(near.scores[:, :k]) / tau
+            hits = torch.from_numpy(self.hits[start:stop, :k])
+            votes = scores.masked_fill(~hits, -math.inf).logsumexp(1) - _total(scores)
+            found[start:stop] = votes.double().numpy()
+        return found
+
+    def coverage(self, k: int | None = None) -> float:
+        """Share of queries whose target at least one neighbour holds."""
+        return float(self.hits[:, : k or self.k].any(axis=1).mean())
+
+    def spread(self, k: int | None = None) -> float:
+        """The unit of τ: the median over queries of (best score - median score of its neighbours).
+
+        Raw temperatures differ a hundredfold between layers and models; in this unit they are comparable.
+        """
+        k = self.k if k is None else k
+        spreads = []
+        for _, near in self._blocks():
+            scores = np.where(near.ids[:, :k] < 0, np.nan, near.scores[:, :k])
+            have = ~np.isnan(scores[:, 0])
+            spreads.append(scores[have, 0] - np.nanmedian(scores[have], axis=1))
+        found = float(np.median(np.concatenate(spreads)))
+        return found if found > 0 else 1.0
+
+    def _blocks(self) -> Iterator[tuple[int, Neighbors]]:
+        for start in range(0, len(self.neighbors), _BLOCK):
+            yield start, self.neighbors.read(start, start + _BLOCK)
+
+
+def weights(scores: NDArray[np.float32], tau: float) -> NDArray[np.float32]:
+    """log softmax(score/τ) of each query's neighbours (B, K); -inf for a missing one."""
+    check_tau(tau)
+    scaled = torch.from_numpy(np.ascontiguousarray(scores, np.float32)) / tau
+    found: NDArray[np.float32] = (scaled - _total(scaled)[:, None]).numpy()
+    return found
+
+
+def vocabulary_logprobs(near: Neighbors, tokens: NDArray[np.int32], vocab_size: int, tau: float) -> NDArray[np.float32]:
+    """log p_kNN over the whole vocabulary (B, V), for generation."""
+    check_tau(tau)
+    votes = np.where(near.ids < 0, 0, tokens[near.ids]).astype(np.int64)
+    if votes.size and int(votes.max()) >= vocab_size:
+        raise KnnlmError(
+            f"the store holds token {int(votes.max())} but the vocabulary has {vocab_size} entries: use the model it was "
+            "built with"
+        )
+    scores = torch.from_numpy(np.where(near.ids < 0, np.float32(-np.inf), near.scores)) / tau
+    top = scores.max(1, keepdim=True).values
+    top = torch.where(torch.isfinite(top), top, 0.0)
+    mass = torch.zeros(len(votes), vocab_size, dtype=torch.float64)
+    mass.scatter_add_(1, torch.from_numpy(votes), (scores - top).double().exp())
+    found: NDArray[np.float32] = (mass.log() - mass.sum(1, keepdim=True).log()).float().numpy()
+    return np.where(np.isnan(found), np.float32(-np.inf), found)
+
+
+def _total(scores: torch.Tensor) -> torch.Tensor:
+    """log of the sum of all votes; 0 where there is no neighbour at all, so that -inf stays -inf."""
+    total = scores.logsumexp(1)
+    return torch.where(torch.isneginf(total), torch.zeros_like(total), total)

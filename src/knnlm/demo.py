@@ -1,0 +1,205 @@
+"""`knnlm demo`: embedded text → tokenizer → LM → store → indexes → tune → eval → a table and a page.
+
+It only puts the operations of api.py in a row. Every step leaves its result in the folder, so an interrupted demo goes
+on where it stopped and a finished one only shows itself again.
+"""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from knnlm import api
+from knnlm.errors import unknown
+from knnlm.evaluate import Evaluation, Scored, Tuned, evaluate, lambda_curve, score, tau_sweep, tune, votes_of
+from knnlm.files import only_writer, read_json, write_bytes, write_json
+from knnlm.lm.documents import Source
+from knnlm.lm.embedded import Embedded
+from knnlm.lm.load import LanguageModel, load_model
+from knnlm.lm.portions import Excerpts
+from knnlm.lm.presets import DEMO, SMOKE, Preset
+from knnlm.lm.train import Trained
+from knnlm.progress import say
+from knnlm.report.content import Curve, Page, Row
+from knnlm.report.page import render
+from knnlm.search.cache import EXACT, Retrieval, Score
+from knnlm.settings import save_tuned
+from knnlm.similarity import METRICS
+from knnlm.states.store import Store
+from knnlm.taps import KEYS
+from knnlm.version import __version__
+from knnlm.view import passage
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """How large a demo: which LM, and how much of each document is stored, tuned on and reported on."""
+
+    preset: Preset
+    train_characters: int
+    valid_characters: int
+    test_characters: int
+    k: int
+
+
+SCALES = {
+    "demo": Scale(preset=DEMO, train_characters=1 << 30, valid_characters=750, test_characters=1000, k=1024),
+    "smoke": Scale(preset=SMOKE, train_characters=200, valid_characters=100, test_characters=100, k=64),
+}
+
+
+class Demo(NamedTuple):
+    """What the demo found and where its page is."""
+
+    page: Page
+    report: Path
+
+
+class _Texts(NamedTuple):
+    train: Source
+    valid: Source
+    test: Source
+
+
+def demo(out: str | Path = "demo", scale: str = "demo", *, progress: bool = False) -> Demo:
+    """Run the whole pipeline on the embedded text into the folder `out`."""
+    if scale not in SCALES:
+        raise unknown("scale", scale, SCALES)
+    size, folder = SCALES[scale], Path(out)
+    texts = _Texts(
+        Excerpts(Embedded("train"), size.train_characters),
+        Excerpts(Embedded("valid"), size.valid_characters),
+        Excerpts(Embedded("test"), size.test_characters),
+    )
+    with only_writer(folder):
+        trained = api.train(
+            folder / "model", texts.train, valid=texts.valid, preset_name=size.preset, progress=progress
+        )
+        lm = load_model(folder / "model")
+        store = api.build(lm, folder / "store", texts.train, progress=progress)
+        valid, test = (api.queries(store, text, lm, progress) for text in (texts.valid, texts.test))
+        settings = _settings(store, size.k, progress)
+        measured = [_measure(store, valid, test, what, folder / "rows", progress) for what in settings]
+        page = _page(scale, size, trained, lm, store, valid, test, measured, str(out))
+        report = folder / "report.html"
+        write_bytes(report, render(page).encode())
+    return Demo(page, report)
+
+
+class _Measured(NamedTuple):
+    tuned: Tuned
+    evaluation: Evaluation
+    seconds: float
+
+
+def _settings(store: Store, k: int, show: bool) -> list[Retrieval]:
+    """att/ffn × l2/ip, first searched exactly, then with an index of its own."""
+    pairs = [(key, metric) for key in KEYS for metric in METRICS]
+    found = [Retrieval(key=key, metric=metric, k=k) for key, metric in pairs]
+    for key, metric in pairs:
+        # no floor: a poor index is part of what the table shows, beside its recall
+        index = api.index(store, key=key, metric=metric, recall_floor=0.0, progress=show)
+        by_search: Score = "search"
+        found.append(Retrieval(key=key, metric=metric, mask=index.name, score=by_search, k=k))
+    return found
+
+
+def _measure(store: Store, valid: Store, test: Store, what: Retrieval, folder: Path, show: bool) -> _Measured:
+    """Tune and evaluate one setting; a row on disk that belongs to this store and text is not measured again."""
+    folder.mkdir(exist_ok=True)
+    file = folder / f"{what.key}-{what.metric}-{what.mask}.json"
+    about = {"store": store.fingerprint, "valid": valid.fingerprint, "test": test.fingerprint, "k": what.k}
+    if file.is_file():
+        row = read_json(file)
+        if row["about"] == about:
+            tuned = Tuned(**{**row["tuned"], "retrieval": what})
+            return _Measured(tuned, Evaluation(**api.restored(row["evaluation"])), row["seconds"])
+    began = time.monotonic()
+    tuned = tune(store, valid, what, progress=show)
+    save_tuned(store, tuned)
+    evaluation = evaluate(store, test, tuned, progress=show)
+    seconds = round(time.monotonic() - began, 1)
+    say(f"{what.key}-{what.metric} {what.mask}: {evaluation.base_ppl:.1f} → {evaluation.interp_ppl:.1f}", show)
+    kept = {name: value for name, value in tuned._asdict().items() if name != "retrieval"}
+    write_json(file, {
+        "about": about, "tuned": kept, "evaluation": api.plain(evaluation._asdict()), "seconds": seconds
+    })  # fmt: skip
+    return _Measured(tuned, evaluation, seconds)
+
+
+def _page(
+    scale: str, size: Scale, trained: Trained, lm: LanguageModel, store: Store, valid: Store, test: Store,
+    measured: list[_Measured], out: str,
+) -> Page:  # fmt: skip
+    best = min(measured, key=lambda m: m.tuned.interp_ppl)
+    curves = [_curves(store, valid, m.tuned) for m in measured]
+    text = passage(store, test, best.tuned, lm.tokenizer)
+    return Page(
+        title="knnlm demo: a language model and its nearest neighbours on Python's own documentation",
+        rows=tuple(_row(m) for m in measured),
+        tokens=test.rows,
+        words=test.words,
+        store_rows=store.rows,
+        temperature_curves=tuple(tau for tau, _ in curves),
+        lambda_curves=tuple(lam for _, lam in curves),
+        passage=text,
+        facts=_facts(scale, size, trained, store, valid, test, measured),
+        commands=_next_commands(out),
+        command="knnlm demo" + ("" if scale == "demo" else f" --scale {scale}") + f" --out {out}",
+    )
+
+
+def _curves(store: Store, valid: Store, tuned: Tuned) -> tuple[Curve, Curve]:
+    """Validation perplexity against τ (λ refitted) and against λ (at the tuned τ)."""
+    what = tuned.retrieval
+    label = f"{what.key} {what.metric} {'exact' if what.mask == EXACT else 'approximate'}"
+    scored: Scored = score(store, valid, tuned)
+    points = tau_sweep(scored.lm, votes_of(store, valid, what))
+    taus = Curve(
+        label, tuple(p.units for p in points), tuple(p.ppl for p in points), (tuned.temperature_units, tuned.interp_ppl)
+    )
+    lams = lambda_curve(scored)
+    return taus, Curve(label, tuple(x for x, _ in lams), tuple(y for _, y in lams), (tuned.lam, tuned.interp_ppl))
+
+
+def _row(m: _Measured) -> Row:
+    what, e = m.tuned.retrieval, m.evaluation
+    same = {name: getattr(e, name) for name in Row._fields if name in Evaluation._fields}
+    return Row(
+        key=what.key, metric=what.metric, mask=what.mask, score=what.score, valid_ppl=m.tuned.interp_ppl,
+        seconds=m.seconds, **same,
+    )  # fmt: skip
+
+
+def _facts(
+    scale: str, size: Scale, trained: Trained, store: Store, valid: Store, test: Store, measured: list[_Measured]
+) -> tuple[tuple[str, str], ...]:
+    p = size.preset
+    return (
+        ("Text", "docstrings and language reference of this Python, split by module"),
+        ("Base LM", f"OPT class, {p.layers} layers, width {p.width}, {trained.parameters:,} parameters"),
+        ("Training", f"{trained.steps:,} updates on {trained.train_tokens:,} tokens, "
+                     f"{trained.tokens_per_second:,.0f} tokens/s, validation perplexity {trained.valid_ppl:.1f}"),
+        ("Store", f"{store.rows:,} rows, window {store.meta['window']}, stride {store.meta['stride']}"),
+        ("Validation text", f"{valid.rows:,} tokens (λ and τ are tuned here)"),
+        ("Test text", f"{test.rows:,} tokens, {test.words:,} words (everything is reported here)"),
+        ("Interval", f"paired bootstrap, resampling each {measured[0].evaluation.ratio_ci95_unit}"),
+        ("Scale", scale),
+        ("knnlm", __version__),
+    )  # fmt: skip
+
+
+def _next_commands(out: str) -> tuple[str, ...]:
+    return (
+        f"knnlm info {out}/store",
+        f"knnlm build {out}/model --text YOUR_FOLDER --out mystore",
+        "knnlm tune mystore --text SOME_OF_YOUR_TEXT",
+        "knnlm eval mystore --text OTHER_TEXT_OF_YOURS",
+    )
+
+
+def as_json(found: Demo) -> dict[str, Any]:
+    """The object of `knnlm demo --json`."""
+    rows = [api.plain({**row._asdict(), "lambda": row.lam}) for row in found.page.rows]
+    best = min(rows, key=lambda row: row["valid_ppl"])
+    return {"base_ppl": best["base_ppl"], "rows": rows, "best": best, "report": str(found.report)}

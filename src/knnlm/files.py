@@ -1,0 +1,130 @@
+"""Bytes that survive a crash: atomic writes, checksums, fingerprints, one writer at a time.
+
+Knows files and JSON; knows nothing of what they mean. The order of every commit is: write aside, fsync, rename,
+fsync the folder, so that a reader sees the old file or the new one and never a mixture.
+"""
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import xxhash
+
+from knnlm.errors import DamagedError, KnnlmError
+
+CHECKSUM = "checksum"
+_BLOCK = 1 << 24
+
+
+def canonical(value: Any) -> bytes:
+    """JSON with one spelling: sorted keys, no white space, no NaN. Equal values give equal bytes."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return text.encode()
+
+
+def fingerprint(value: Any) -> str:
+    """128 bits naming a JSON value; used for cache keys and for telling two things apart."""
+    return xxhash.xxh3_128_hexdigest(canonical(value))
+
+
+def checksum_file(path: Path) -> str:
+    """XXH3-64 of the file's bytes. It finds accidents (flipped bits, torn writes), not forgery."""
+    digest = xxhash.xxh3_64()
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def sync_folder(path: Path) -> None:
+    """Make renames inside `path` durable."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Replace `path` by `data` in one step."""
+    aside = path.with_name(path.name + ".tmp")
+    with full_disk_is_an_error(path):
+        with aside.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+        sync_folder(path.parent)
+
+
+def commit_file(aside: Path, path: Path) -> None:
+    """Put the finished file `aside` in place of `path`, durably."""
+    with full_disk_is_an_error(path):
+        with aside.open("rb") as file:
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+        sync_folder(path.parent)
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Write `value` with a checksum of itself inside, readable by people."""
+    sealed = {**value, CHECKSUM: fingerprint(value)}
+    write_bytes(path, (json.dumps(sealed, indent=1, allow_nan=False) + "\n").encode())
+
+
+def read_json(path: Path, newest_format: int | None = None) -> dict[str, Any]:
+    """Read what `write_json` wrote; refuse it if a single bit has changed, or if a newer knnlm wrote it."""
+    try:
+        value = json.loads(path.read_bytes())
+    except (ValueError, UnicodeDecodeError) as error:
+        raise DamagedError(f"{path} is damaged (it is not JSON): restore or rebuild it") from error
+    if not isinstance(value, dict):
+        raise DamagedError(f"{path} is damaged (no JSON object in it): restore or rebuild it")
+    version = value.get("format")
+    if newest_format is not None and isinstance(version, int) and version > newest_format:
+        raise KnnlmError(
+            f"{path} has format {version} but this knnlm reads up to {newest_format}: install a newer knnlm"
+        )
+    found = value.pop(CHECKSUM, None)
+    if found != fingerprint(value):
+        raise DamagedError(f"{path} is damaged (its checksum differs): restore or rebuild it")
+    return value
+
+
+@contextlib.contextmanager
+def full_disk_is_an_error(path: Path) -> Iterator[None]:
+    """Turn "no space left", "no permission" and their kin into one sentence."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise KnnlmError(
+                f"the disk under {path} is full: free some space and run the same command again; "
+                "what was committed so far is kept"
+            ) from error
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise KnnlmError(f"cannot write {path} ({error.strerror}): choose another folder") from error
+        raise
+
+
+@contextlib.contextmanager
+def only_writer(folder: Path) -> Iterator[None]:
+    """Hold the folder's write lock; a second writer is told so. The kernel frees it when the holder dies."""
+    with full_disk_is_an_error(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise KnnlmError(
+                f"another process is writing to {folder}: wait for it to end, then run the same command again"
+            ) from error
+        yield
+    finally:
+        os.close(handle)

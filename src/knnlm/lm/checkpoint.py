@@ -1,0 +1,76 @@
+"""A training run on disk: weights, optimiser moments and progress in one safetensors file, replaced in one step.
+
+One file, so that a kill leaves the old state or the new one. Never pickle. Knows nothing of the loop.
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import safetensors.torch
+import torch
+
+from knnlm.errors import DamagedError
+from knnlm.files import commit_file, full_disk_is_an_error
+
+
+class Progress(NamedTuple):
+    """How far a run has come. `recipe` fingerprints everything the result depends on."""
+
+    recipe: str
+    step: int
+    best_loss: float
+    best_step: int
+    history: list[dict[str, float]]
+    seconds: float
+
+
+def save_tensors(path: Path, tensors: dict[str, torch.Tensor], note: dict[str, Any]) -> None:
+    """Write tensors and a JSON note, atomically."""
+    aside = path.with_name(path.name + ".tmp")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with full_disk_is_an_error(path):
+        metadata = {"note": json.dumps(note), "format": "pt"}
+        safetensors.torch.save_file({name: t.detach().contiguous() for name, t in tensors.items()}, aside, metadata)
+    commit_file(aside, path)
+
+
+def save_run(path: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer, progress: Progress) -> None:
+    """Everything needed to go on as if nothing had happened."""
+    tensors = {f"model.{name}": t for name, t in model.state_dict().items()}
+    names = [name for name, _ in model.named_parameters()]
+    by_index = optimizer.state_dict()["state"]
+    order = [p for group in optimizer.param_groups for p in group["params"]]
+    name_of = {id(p): n for n, p in model.named_parameters()}
+    for i, parameter in enumerate(order):
+        for field, value in by_index.get(i, {}).items():
+            tensors[f"optimizer.{name_of[id(parameter)]}.{field}"] = torch.as_tensor(value)
+    assert len(order) == len(names)
+    save_tensors(path, tensors, progress._asdict())
+
+
+def load_run(path: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> Progress | None:
+    """Restore what `save_run` wrote; None if there is nothing."""
+    if not path.is_file():
+        return None
+    tensors, note = read_tensors(path)
+    model.load_state_dict({n.removeprefix("model."): t for n, t in tensors.items() if n.startswith("model.")})
+    for name, parameter in model.named_parameters():
+        prefix = f"optimizer.{name}."
+        found = {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
+        if found:
+            optimizer.state[parameter] = found
+    return Progress(**note)
+
+
+def read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """Tensors and note of a file written by `save_tensors`."""
+    try:
+        with safetensors.safe_open(path, "pt") as file:
+            metadata = file.metadata() or {}
+            return {name: file.get_tensor(name) for name in file.keys()}, json.loads(metadata["note"])
+    except (safetensors.SafetensorError, OSError, KeyError, ValueError) as error:
+        raise DamagedError(
+            f"{path} is damaged: delete {os.path.relpath(path.parent)} and run the same command again to start over"
+        ) from error

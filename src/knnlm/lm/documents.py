@@ -1,0 +1,206 @@
+"""Text → documents, one at a time, whatever its size.
+
+A source says what it is (`describe`, kept in manifests so that a rerun can tell whether the text changed) and
+yields documents in a fixed order. It knows nothing of tokens.
+
+Word counts: a word is a run of characters without white space. WikiText's published counts also count each line
+end as a word; documents from its files say so (`line_ends`), so that word-level perplexities compare.
+"""
+
+import itertools
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Protocol
+
+from knnlm.errors import KnnlmError, UsageError, unknown
+from knnlm.files import checksum_file
+
+Split = Literal["train", "valid", "test"]
+SPLITS: tuple[Split, ...] = ("train", "valid", "test")
+TEXT_SUFFIXES = frozenset({".txt", ".md", ".rst", ".tokens", ".jsonl", ".tex", ".py", ".org", ".log"})
+PIECE_CHARACTERS = 1 << 20
+_ARTICLE = re.compile(r"^ = [^=].*[^=] = $")
+
+
+class Document(NamedTuple):
+    """A text that stands on its own: contexts never reach across documents."""
+
+    name: str
+    text: str
+    line_ends: bool = False
+
+
+class Source(Protocol):
+    """Where documents come from."""
+
+    def describe(self) -> dict[str, Any]:
+        """What identifies the text; equal descriptions mean equal documents."""
+        ...
+
+    def __iter__(self) -> Iterator[Document]: ...
+
+
+def count_words(text: str, line_ends: bool) -> int:
+    """Words of `text`, with its line ends where they count as words."""
+    return len(text.split()) + (text.count("\n") if line_ends else 0)
+
+
+@dataclass(frozen=True)
+class Files:
+    """Local files. A plain file is a document; a WikiText file holds articles; a .jsonl file one text a line.
+
+    Plain files above `PIECE_CHARACTERS` are read in pieces that end at a line end, each a document, so that
+    memory stays bounded.
+    """
+
+    paths: tuple[Path, ...]
+
+    def describe(self) -> dict[str, Any]:
+        """Names, sizes and checksums of the files."""
+        files = [{"name": p.name, "bytes": p.stat().st_size, "xxh3": checksum_file(p)} for p in self.paths]
+        return {"kind": "files", "files": files}
+
+    def __iter__(self) -> Iterator[Document]:
+        for path in self.paths:
+            try:
+                yield from _read(path)
+            except UnicodeDecodeError as error:
+                raise KnnlmError(
+                    f"{path} is not UTF-8 text (byte {error.start}): convert it, for example with iconv"
+                ) from error
+
+
+@dataclass(frozen=True)
+class HubDataset:
+    """A Hugging Face data set, streamed: nothing is downloaded before it is read."""
+
+    name: str
+    config: str | None
+    split: Split
+    column: str = "text"
+
+    def describe(self) -> dict[str, Any]:
+        """The data set's name, configuration, split and text column."""
+        return {"kind": "dataset", "name": self.name, "config": self.config, "split": self.split,
+                "column": self.column}  # fmt: skip
+
+    def __iter__(self) -> Iterator[Document]:
+        import datasets
+
+        split = "validation" if self.split == "valid" else self.split
+        try:
+            rows = datasets.load_dataset(self.name, self.config, split=split, streaming=True)
+            for i, row in enumerate(rows):
+                if self.column not in row:
+                    raise UsageError(
+                        f"data set {self.name} has no column '{self.column}': choose one of {', '.join(row)}"
+                    )
+                yield Document(f"{self.name}/{split}/{i}", row[self.column])
+        except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
+            raise KnnlmError(
+                f"cannot read data set {self.name} ({_first_line(error)}): check the name and the network, or give "
+                "a local folder with --text"
+            ) from error
+
+
+def local_text(paths: Sequence[str | Path], split: Split) -> Files:
+    """Files for `--text PATH…`. A folder gives its text files in name order; a WikiText folder, the file of `split`."""
+    found: list[Path] = []
+    for path in map(Path, paths):
+        if path.is_file():
+            found.append(path)
+        elif path.is_dir():
+            found.extend(_folder(path, split))
+        else:
+            raise UsageError(f"there is no file or folder {path}: check the path given to --text")
+    return Files(tuple(found))
+
+
+def hub_dataset(spec: str, split: Split, column: str = "text") -> HubDataset:
+    """The data set of `--dataset NAME[:CONFIG]`."""
+    name, _, config = spec.partition(":")
+    if not name:
+        raise UsageError(f"'{spec}' names no data set: write --dataset NAME or NAME:CONFIG")
+    return HubDataset(name, config or None, split, column)
+
+
+def checked_split(name: str) -> Split:
+    """`name` as a split, or an error that lists them."""
+    for split in SPLITS:
+        if split == name:
+            return split
+    raise unknown("split", name, SPLITS)
+
+
+def _folder(folder: Path, split: Split) -> list[Path]:
+    wikitext = folder / f"wiki.{split}.tokens"
+    if wikitext.is_file():
+        return [wikitext]
+    found = sorted(
+        p for p in folder.rglob("*")
+        if p.is_file() and p.suffix in TEXT_SUFFIXES
+        and not any(part.startswith(".") for part in p.relative_to(folder).parts)
+    )  # fmt: skip
+    if not found:
+        raise UsageError(
+            f"{folder} holds no text files ({', '.join(sorted(TEXT_SUFFIXES))}): give another folder or name files"
+        )
+    return found
+
+
+def _read(path: Path) -> Iterator[Document]:
+    with path.open(encoding="utf-8") as lines:
+        if path.suffix == ".tokens":
+            yield from _articles(path.name, lines)
+        elif path.suffix == ".jsonl":
+            yield from _json_lines(path, lines)
+        else:
+            yield from _pieces(path.name, lines)
+
+
+def _articles(name: str, lines: Iterable[str]) -> Iterator[Document]:
+    """WikiText's articles: each begins at a top-level heading, ` = Title = `."""
+    numbers = itertools.count()
+    gathered: list[str] = []
+    title = name
+    for line in lines:
+        if _ARTICLE.match(line.rstrip("\n")):
+            if any(g.strip() for g in gathered):
+                yield Document(f"{next(numbers)}: {title}", "".join(gathered), line_ends=True)
+                gathered = []
+            title = line.strip(" =\n")
+        gathered.append(line)
+    if any(g.strip() for g in gathered):
+        yield Document(f"{next(numbers)}: {title}", "".join(gathered), line_ends=True)
+
+
+def _json_lines(path: Path, lines: Iterable[str]) -> Iterator[Document]:
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+            text = row["text"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise KnnlmError(f'{path} line {number} is not a JSON object with a "text": mend that line') from error
+        yield Document(str(row.get("name") or row.get("id") or f"{path.name}:{number}"), str(text))
+
+
+def _pieces(name: str, lines: Iterable[str]) -> Iterator[Document]:
+    gathered: list[str] = []
+    size, piece = 0, 0
+    for line in lines:
+        if size + len(line) > PIECE_CHARACTERS and gathered:
+            yield Document(f"{name}#{piece}", "".join(gathered))
+            gathered, size, piece = [], 0, piece + 1
+        gathered.append(line)
+        size += len(line)
+    if gathered:
+        yield Document(f"{name}#{piece}" if piece else name, "".join(gathered))
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -1,0 +1,84 @@
+"""Opening a model: a folder or a hub name → model, tokenizer, and the fingerprints that tell it from any other.
+
+Knows nothing of what the model is used for.
+"""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import xxhash
+
+from knnlm.errors import KnnlmError
+from knnlm.lm.quiet import no_library_bars
+from knnlm.lm.tokenizer import tokenizer_fingerprint
+
+
+class LanguageModel(NamedTuple):
+    """A causal LM ready to read text. `source` is what it was opened from."""
+
+    model: Any
+    tokenizer: Any
+    source: str
+    fingerprint: str
+    tokenizer_fingerprint: str
+
+    @property
+    def vocab_size(self) -> int:
+        """Rows of the output embedding; every target must be below it."""
+        return int(self.model.get_output_embeddings().weight.shape[0])
+
+    @property
+    def positions(self) -> int | None:
+        """The longest input the model can read, where it has a limit."""
+        found = getattr(self.model.config, "max_position_embeddings", None)
+        return None if found is None else int(found)
+
+    def identity(self) -> dict[str, Any]:
+        """What a manifest keeps of the model."""
+        return {
+            "source": self.source,
+            "class": type(self.model).__name__,
+            "fingerprint": self.fingerprint,
+            "tokenizer": self.tokenizer_fingerprint,
+            "vocab_size": self.vocab_size,
+            "bos": self.tokenizer.bos_token_id,
+        }
+
+
+def load_model(source: str | Path, device: str = "cpu") -> LanguageModel:
+    """Open a folder or a hub name, in fp32, for reading only."""
+    import transformers
+
+    where = Path(source)
+    if where.is_dir() and not (where / "config.json").is_file():
+        hint = "its training has not finished: run the same 'knnlm train' again" if (where / "training").is_dir() else \
+            "give a folder written by 'knnlm train' or by save_pretrained"  # fmt: skip
+        raise KnnlmError(f"{source} is not a model folder (no config.json): {hint}")
+    try:
+        with no_library_bars():
+            tokenizer = transformers.AutoTokenizer.from_pretrained(source)
+            model = transformers.AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
+    except (OSError, ValueError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise KnnlmError(
+            f"cannot open model {source} ({reason}): give a model folder, or a hub name where there is a network"
+        ) from error
+    model.eval().requires_grad_(False).to(device)
+    if len(tokenizer) > model.get_output_embeddings().weight.shape[0]:
+        raise KnnlmError(
+            f"the tokenizer of {source} has {len(tokenizer)} entries but the model predicts only "
+            f"{model.get_output_embeddings().weight.shape[0]}: use the tokenizer that the model was trained with"
+        )
+    name = str(where.resolve()) if where.is_dir() else str(source)
+    return LanguageModel(model, tokenizer, name, model_fingerprint(model), tokenizer_fingerprint(tokenizer))
+
+
+def model_fingerprint(model: torch.nn.Module) -> str:
+    """128 bits over the names, types and bytes of all weights."""
+    digest = xxhash.xxh3_128()
+    for name, tensor in sorted(model.state_dict().items()):
+        flat = tensor.detach().cpu().contiguous().flatten()
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(flat.view(torch.uint8).numpy())
+    return digest.hexdigest()

@@ -1,0 +1,105 @@
+"""Documents → token ids. Trains a byte-level BPE; encodes with any Hugging Face tokenizer.
+
+A document becomes [bos] + its tokens where the tokenizer has a beginning-of-sequence token, so that every token of
+the text is predicted. Without one the first token cannot be predicted, and the word count leaves out the words
+that lie wholly inside it. Nothing here knows of windows or models.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from knnlm.errors import KnnlmError
+from knnlm.files import canonical
+from knnlm.lm.documents import Document, count_words
+
+END_OF_TEXT = "<|endoftext|>"
+_BATCH_CHARACTERS = 1 << 20
+
+
+class Encoded(NamedTuple):
+    """A document as token ids; `words` counts the words of the predicted tokens (all but the first)."""
+
+    name: str
+    tokens: NDArray[np.int32]
+    words: int
+
+
+def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Any:
+    """A byte-level BPE of at most `vocab_size` entries as a Hugging Face fast tokenizer; nothing is unknown to it."""
+    import tokenizers
+    import transformers
+
+    bpe = tokenizers.Tokenizer(tokenizers.models.BPE())
+    bpe.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bpe.decoder = tokenizers.decoders.ByteLevel()
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        special_tokens=[END_OF_TEXT],
+        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    bpe.train_from_iterator(texts, trainer)
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=bpe, bos_token=END_OF_TEXT, eos_token=END_OF_TEXT, pad_token=END_OF_TEXT,
+        clean_up_tokenization_spaces=False,
+    )  # fmt: skip
+
+
+def tokenizer_fingerprint(tokenizer: Any) -> str:
+    """128 bits that change when any rule or entry of the tokenizer does."""
+    import xxhash
+
+    rules = tokenizer.backend_tokenizer.to_str().encode()
+    return xxhash.xxh3_128_hexdigest(rules + canonical({"bos": tokenizer.bos_token_id}))
+
+
+def encode(tokenizer: Any, documents: Iterable[Document]) -> Iterator[Encoded]:
+    """Token ids of each document, in order; documents with nothing to predict are left out.
+
+    Documents are tokenized a batch at a time, which uses all cores and bounds memory.
+    """
+    for batch in _batches(documents):
+        rules = tokenizer.backend_tokenizer
+        rules.no_truncation()
+        rules.no_padding()
+        encodings = rules.encode_batch([d.text for d in batch], add_special_tokens=False)
+        for document, encoding in zip(batch, encodings, strict=True):
+            encoded = _encoded(document, encoding, tokenizer.bos_token_id)
+            if len(encoded.tokens) > 1:
+                yield encoded
+
+
+def token_stream(tokenizer: Any, documents: Iterable[Document]) -> NDArray[np.int32]:
+    """All documents one after the other, for training."""
+    parts = [e.tokens for e in encode(tokenizer, documents)]
+    if not parts:
+        raise KnnlmError("the text is empty: give a file with text in it")
+    return np.concatenate(parts)
+
+
+def _encoded(document: Document, encoding: Any, bos: int | None) -> Encoded:
+    ids = np.asarray(encoding.ids, dtype=np.int32)
+    if bos is not None:
+        return Encoded(
+            document.name,
+            np.concatenate([np.array([bos], dtype=np.int32), ids]),
+            count_words(document.text, document.line_ends),
+        )
+    predicted_from = encoding.offsets[0][1] if len(ids) else 0
+    return Encoded(document.name, ids, count_words(document.text[predicted_from:], document.line_ends))
+
+
+def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
+    batch: list[Document] = []
+    size = 0
+    for document in documents:
+        batch.append(document)
+        size += len(document.text)
+        if size >= _BATCH_CHARACTERS:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch

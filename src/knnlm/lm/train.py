@@ -1,0 +1,249 @@
+"""Training a base LM from scratch: AdamW, warm-up and cosine, best-on-validation, exact resume.
+
+Update `step` depends on nothing but the recipe and `step` (batches and dropout are seeded by it), so a killed run
+that resumes ends with the same weights as one that was never killed. Knows nothing of states or search.
+"""
+
+import math
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn.functional import cross_entropy
+
+from knnlm.errors import KnnlmError
+from knnlm.files import fingerprint, only_writer, read_json, write_json
+from knnlm.lm.batches import Batches, validation_windows
+from knnlm.lm.checkpoint import Progress, load_run, read_tensors, save_run, save_tensors
+from knnlm.lm.documents import Source
+from knnlm.lm.presets import Preset, new_model
+from knnlm.lm.quiet import no_library_bars
+from knnlm.lm.tokenizer import token_stream, train_tokenizer
+from knnlm.progress import Meter, say
+
+RECORD = "training.json"
+
+
+class Trained(NamedTuple):
+    """What training came to."""
+
+    path: Path
+    parameters: int
+    train_tokens: int
+    steps: int
+    best_step: int
+    train_ppl: float
+    """Perplexity of the last updates' batches, dropout on."""
+    valid_ppl: float
+    tokens_per_second: float
+
+
+def train(
+    train_text: Source,
+    valid_text: Source,
+    preset: Preset,
+    out: Path,
+    *,
+    seed: int = 0,
+    save_every: int | None = None,
+    progress: bool = False,
+) -> Trained:
+    """Train `preset` on `train_text` into the folder `out`; a finished or interrupted run there is continued."""
+    recipe = fingerprint(
+        {
+            "preset": asdict(preset),
+            "seed": seed,
+            "train": train_text.describe(),
+            "valid": valid_text.describe(),
+        }
+    )
+    with only_writer(out):
+        finished = _finished(out, recipe)
+        if finished is not None:
+            say(f"{out} is trained already", progress)
+            return finished
+        tokenizer = _tokenizer(out, train_text, preset, progress)
+        tokens = token_stream(tokenizer, train_text)
+        valid = validation_windows(token_stream(tokenizer, valid_text), preset.context, preset.valid_tokens)
+        batches = Batches(tokens, preset.context, preset.batch, seed)
+        torch.manual_seed(seed)
+        model = new_model(preset, len(tokenizer), tokenizer.bos_token_id)
+        state = _run(model, batches, valid, preset, seed, out, recipe, save_every, progress)
+        return _finish(model, state, batches, preset, seed, out, recipe)
+
+
+def learning_rate(step: int, preset: Preset) -> float:
+    """Linear warm-up, then a cosine from `lr` to a tenth of it."""
+    if step < preset.warmup:
+        return preset.lr * (step + 1) / preset.warmup
+    share = (step - preset.warmup) / max(1, preset.steps - preset.warmup)
+    return preset.lr * (0.1 + 0.45 * (1 + math.cos(math.pi * share)))
+
+
+def new_optimizer(model: torch.nn.Module, preset: Preset) -> torch.optim.AdamW:
+    """AdamW; matrices decay, vectors (biases, norms) do not."""
+    matrices = [p for p in model.parameters() if p.ndim > 1]
+    vectors = [p for p in model.parameters() if p.ndim <= 1]
+    groups = [
+        {"params": matrices, "weight_decay": preset.weight_decay},
+        {"params": vectors, "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=preset.lr, betas=(0.9, 0.98), fused=True)
+
+
+def next_token_loss(model: Any, ids: torch.Tensor) -> torch.Tensor:
+    """Mean -log p of each window's targets."""
+    logits = model(input_ids=ids[:, :-1], use_cache=False).logits
+    return cross_entropy(logits.flatten(0, 1).float(), ids[:, 1:].flatten())
+
+
+def _run(
+    model: Any,
+    batches: Batches,
+    valid: NDArray[np.int64],
+    preset: Preset,
+    seed: int,
+    out: Path,
+    recipe: str,
+    save_every: int | None,
+    show: bool,
+) -> Progress:
+    optimizer = new_optimizer(model, preset)
+    last, best = out / "training" / "last.safetensors", out / "training" / "best.safetensors"
+    state = load_run(last, model, optimizer) or Progress(recipe, 0, math.inf, 0, [], 0.0)
+    if state.recipe != recipe:
+        raise KnnlmError(
+            f"{out} holds an unfinished run of another text, preset or seed: choose another --out or delete that folder"
+        )
+    per_step = batches.batch * preset.context
+    began, losses = time.monotonic() - state.seconds, []
+    with Meter("train", preset.steps * per_step, "tokens", show, start=state.step * per_step) as meter:
+        for step in range(state.step, preset.steps):
+            loss = _update(model, optimizer, batches.at(step), step, preset, seed)
+            losses.append(loss)
+            meter.advance(per_step, f"loss {loss:.3f}")
+            done = step + 1
+            if done % preset.valid_every == 0 or done == preset.steps:
+                state = _validate(model, valid, state, done, losses, best, began)
+                say(_line(state), show)
+                losses = []
+                save_run(last, model, optimizer, state)
+            elif save_every and done % save_every == 0:
+                # the losses since the last validation are not kept: only the printed training loss would differ
+                save_run(
+                    last,
+                    model,
+                    optimizer,
+                    state._replace(step=done, seconds=time.monotonic() - began),
+                )
+    return state
+
+
+def _update(
+    model: Any,
+    optimizer: torch.optim.Optimizer,
+    ids: NDArray[np.int64],
+    step: int,
+    preset: Preset,
+    seed: int,
+) -> float:
+    torch.manual_seed(seed * 1_000_003 + step)  # dropout of this step, whatever came before
+    for group in optimizer.param_groups:
+        group["lr"] = learning_rate(step, preset)
+    model.train()
+    loss = next_token_loss(model, torch.from_numpy(ids))
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    value = loss.item()
+    if not math.isfinite(value):
+        raise KnnlmError(f"the loss became {value} at step {step}: choose a smaller learning rate (preset)")
+    return value
+
+
+def _validate(
+    model: Any,
+    valid: NDArray[np.int64],
+    state: Progress,
+    step: int,
+    losses: list[float],
+    best: Path,
+    began: float,
+) -> Progress:
+    model.eval()
+    with torch.inference_mode():
+        parts = [
+            next_token_loss(model, torch.from_numpy(ids)).item() * len(ids)
+            for ids in np.array_split(valid, math.ceil(len(valid) / 16))
+        ]
+    loss = sum(parts) / len(valid)
+    entry = {"step": step, "valid_loss": loss, "train_loss": float(np.mean(losses))}
+    state = state._replace(step=step, history=[*state.history, entry], seconds=time.monotonic() - began)
+    if loss < state.best_loss:
+        state = state._replace(best_loss=loss, best_step=step)
+        save_tensors(best, model.state_dict(), {"step": step})
+    return state
+
+
+def _line(state: Progress) -> str:
+    latest = state.history[-1]
+    return (
+        f"step {state.step:,}: training perplexity {math.exp(latest['train_loss']):.1f}, "
+        f"validation {math.exp(latest['valid_loss']):.1f} (best {math.exp(state.best_loss):.1f})"
+    )
+
+
+def _tokenizer(out: Path, text: Source, preset: Preset, show: bool) -> Any:
+    import transformers
+
+    if (out / "tokenizer.json").is_file() and (out / "tokenizer_config.json").is_file():
+        return transformers.AutoTokenizer.from_pretrained(out)
+    began = time.monotonic()
+    tokenizer = train_tokenizer((d.text for d in text), preset.vocab_size)
+    tokenizer.save_pretrained(out)
+    say(f"tokenizer: {len(tokenizer):,} entries in {time.monotonic() - began:.1f} s", show)
+    return tokenizer
+
+
+def _finished(out: Path, recipe: str) -> Trained | None:
+    if not (out / RECORD).is_file():
+        return None
+    record = read_json(out / RECORD)
+    if record["recipe"] != recipe:
+        raise KnnlmError(f"{out} holds a model of another text, preset or seed: choose another --out")
+    return Trained(**{**record["trained"], "path": out})
+
+
+def _finish(
+    model: Any, state: Progress, batches: Batches, preset: Preset, seed: int, out: Path, recipe: str
+) -> Trained:
+    weights, _ = read_tensors(out / "training" / "best.safetensors")
+    model.load_state_dict(weights)
+    model.eval()
+    with no_library_bars():
+        model.save_pretrained(out)
+    trained = Trained(
+        path=out,
+        parameters=sum(p.numel() for p in model.parameters()),
+        train_tokens=len(batches.tokens),
+        steps=preset.steps,
+        best_step=state.best_step,
+        train_ppl=math.exp(state.history[-1]["train_loss"]),
+        valid_ppl=math.exp(state.best_loss),
+        tokens_per_second=preset.steps * batches.batch * preset.context / max(state.seconds, 1e-9),
+    )
+    fields = {k: v for k, v in trained._asdict().items() if k != "path"}
+    record = {
+        "recipe": recipe,
+        "preset": asdict(preset),
+        "seed": seed,
+        "trained": fields,
+        "history": state.history,
+    }
+    write_json(out / RECORD, record)
+    return trained

@@ -1,0 +1,142 @@
+"""Search once, sweep everything: neighbours of an evaluation text, kept on disk under what they depend on.
+
+The folder's name is a fingerprint of the store, the queries, the key, the metric, the mask and the kind of score; its k
+is in the name too, and a search for fewer neighbours reads the head of a larger one. Interrupted, it goes on where it
+stopped. Knows nothing of tokens, τ or λ.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from knnlm.errors import UsageError, unknown
+from knnlm.files import fingerprint, only_writer
+from knnlm.progress import Meter
+from knnlm.search.exact import check_k, exact_search
+from knnlm.search.index import Index, open_index
+from knnlm.search.neighbors import Neighbors, in_order
+from knnlm.similarity import Metric, rescore
+from knnlm.states.store import Store
+from knnlm.states.table import MANIFEST, ColumnType, Table, TableWriter, open_table
+
+KIND = "neighbors"
+EXACT = "exact"
+Score = Literal["search", "real"]
+_SLAB = 1 << 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retrieval:
+    """What is retrieved and how it is scored: mask and score are chosen apart."""
+
+    key: str = "att"
+    metric: Metric = "l2"
+    mask: str = EXACT
+    """"exact", or the name of an index of the store."""
+    score: Score = "real"
+    """"real" similarities of the retrieved rows, or those that the "search" itself returned."""
+    k: int = 1024
+
+    def __post_init__(self) -> None:
+        check_k(self.k)
+        if self.score not in ("search", "real"):
+            raise unknown("score", self.score, ("search", "real"))
+        if self.mask == EXACT and self.score == "search":
+            object.__setattr__(self, "score", "real")  # exact search returns real scores
+
+
+class CachedNeighbors:
+    """Neighbours on disk; `read` gives a block of queries."""
+
+    def __init__(self, table: Table, k: int) -> None:
+        self.table, self.k = table, k
+
+    def __len__(self) -> int:
+        return self.table.rows
+
+    def read(self, start: int, stop: int) -> Neighbors:
+        """Neighbours of queries start … stop-1."""
+        ids = self.table.columns["id"].read(start, stop)[:, : self.k].astype(np.int64)
+        return Neighbors(ids, self.table.columns["score"].read(start, stop)[:, : self.k])
+
+
+def cached_neighbors(store: Store, queries: Store, what: Retrieval, progress: bool = False) -> CachedNeighbors:
+    """Neighbours of every row of `queries`, searched only if no cached search holds them."""
+    index = None if what.mask == EXACT else open_index(store, what.mask)
+    if index is not None and (index.manifest["key"], index.metric) != (what.key, what.metric):
+        raise UsageError(
+            f"index {what.mask} is for {index.manifest['key']} states and metric {index.metric}, not {what.key} and "
+            f"{what.metric}: name an index of that kind"
+        )
+    identity = _identity(store, queries, what, index)
+    folder = store.path / "cache" / "neighbors"
+    found = _cached(folder, identity, what)
+    if found is None:
+        search = _searcher(store, what, index)
+        found = _compute(folder / f"{identity}-k{what.k}", queries, what, search, store.rows, progress)
+    return CachedNeighbors(found, what.k)
+
+
+def _identity(store: Store, queries: Store, what: Retrieval, index: Index | None) -> str:
+    return fingerprint({
+        "store": store.fingerprint, "queries": queries.fingerprint, "key": what.key, "metric": what.metric,
+        "mask": index.manifest["xxh3"] if index is not None else EXACT,
+        "nprobe": index.manifest["nprobe"] if index is not None else None, "score": what.score,
+    })  # fmt: skip
+
+
+def _cached(folder: Path, identity: str, what: Retrieval) -> Table | None:
+    """A finished search for at least k. Real scores of an index's k best are those of that k only."""
+    for path in sorted(folder.glob(f"{identity}-k*")):
+        k = int(path.name.rpartition("-k")[2])
+        enough = k == what.k or (k > what.k and (what.mask == EXACT or what.score == "search"))
+        if enough and (path / MANIFEST).is_file():
+            table = open_table(path, KIND, unfinished=True)
+            if table.manifest["complete"]:
+                return table
+    return None
+
+
+def _searcher(store: Store, what: Retrieval, index: Index | None) -> Callable[[NDArray[Any]], Neighbors]:
+    column = store.key(what.key)
+    store.verify(what.key)
+    if index is None:
+        return lambda states: exact_search(states, column, what.k, what.metric)
+    if what.score == "search":
+        return lambda states: index.search(states, what.k)
+
+    def masked_then_rescored(states: NDArray[Any]) -> Neighbors:
+        near = index.search(states, what.k)
+        return in_order(near.ids, rescore(what.metric, states, near.ids, column), what.k)
+
+    return masked_then_rescored
+
+
+def _compute(
+    path: Path,
+    queries: Store,
+    what: Retrieval,
+    search: Callable[[NDArray[Any]], Neighbors],
+    rows: int,
+    show: bool,
+) -> Table:
+    columns = {
+        "id": ColumnType("<i4" if rows < 1 << 31 else "<i8", what.k),
+        "score": ColumnType("<f4", what.k),
+    }
+    label = f"search {what.key}-{what.metric} {what.mask} ({what.score} scores)"
+    states = queries.key(what.key)
+    with only_writer(path):
+        writer = TableWriter(path, KIND, columns, {"k": what.k})
+        with Meter(label, queries.rows, "queries", show, start=writer.rows) as meter:
+            for start in range(writer.rows, queries.rows, _SLAB):
+                near = search(states.read(start, start + _SLAB))
+                writer.append({"id": near.ids, "score": near.scores})
+                writer.commit()
+                meter.advance(len(near.ids))
+        writer.finish({})
+    return open_table(path, KIND)

@@ -1,0 +1,163 @@
+"""Text + model → store, in order, in bounded memory, resumable.
+
+The stream of windows is cut into groups of about GROUP_TOKENS; a part ends where a group does. Both depend on the text
+alone, so a resumed build runs the same groups and writes the same bytes. What was committed is skipped, after its
+targets were compared with the text. Knows nothing of search.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from knnlm.errors import KnnlmError, UsageError
+from knnlm.files import only_writer
+from knnlm.lm.documents import Source
+from knnlm.lm.load import LanguageModel
+from knnlm.lm.tokenizer import encode
+from knnlm.lm.windows import check_window, windows
+from knnlm.progress import Meter, say
+from knnlm.states.forward import Piece, describe_rows, rows_of
+from knnlm.states.store import DOCUMENTS, KIND, DocumentInfo, Store, open_store
+from knnlm.states.table import ColumnType, Table, TableWriter, open_table
+from knnlm.taps import KEYS, Tap, checked_keys
+
+GROUP_TOKENS = 1 << 14
+PART_ROWS = 1 << 18
+DTYPES = {"float16": "<f2", "float32": "<f4"}
+LONGEST_DEFAULT_WINDOW = 1024
+
+
+def build_states(
+    lm: LanguageModel,
+    text: Source,
+    out: Path,
+    *,
+    keys: Sequence[str] = KEYS,
+    window: int | None = None,
+    stride: int | None = None,
+    logprobs: bool = False,
+    dtype: str = "float16",
+    part_rows: int = PART_ROWS,
+    progress: bool = False,
+) -> Store:
+    """Run `lm` over `text` and store what it saw in `out`; an interrupted build there is continued."""
+    window, stride = resolve_window(lm, window, stride)
+    if dtype not in DTYPES:
+        raise UsageError(f"unknown dtype '{dtype}': choose one of {', '.join(DTYPES)}")
+    tap = Tap(lm.model, checked_keys(keys))
+    meta = {
+        "model": lm.identity(), "text": text.describe(), "keys": list(tap.keys), "window": window, "stride": stride,
+        "part_rows": part_rows,
+    }  # fmt: skip
+    with only_writer(out):
+        writer = TableWriter(out, KIND, _columns(tap, DTYPES[dtype], logprobs), meta)
+        if writer.manifest["complete"]:
+            say(f"{out} is built already ({writer.rows:,} rows)", progress)
+        else:
+            _Build(lm, tap, writer, DTYPES[dtype], logprobs, progress).run(text, window, stride, part_rows)
+    return open_store(out)
+
+
+def resolve_window(lm: LanguageModel, window: int | None, stride: int | None) -> tuple[int, int]:
+    """The window (default: what the model can read, at most 1024) and the stride (default: half of it)."""
+    longest = lm.positions
+    if window is None:
+        window = min(longest or LONGEST_DEFAULT_WINDOW, LONGEST_DEFAULT_WINDOW)
+    stride = max(1, window // 2) if stride is None else stride
+    check_window(window, stride, longest)
+    return window, stride
+
+
+class _Build:
+    """One run of a build: the stream of pieces, what is skipped, what is counted."""
+
+    def __init__(
+        self,
+        lm: LanguageModel,
+        tap: Tap,
+        writer: TableWriter,
+        dtype: str,
+        logprobs: bool,
+        show: bool,
+    ) -> None:
+        self.lm, self.tap, self.writer = lm, tap, writer
+        self.dtype, self.logprobs, self.show = dtype, logprobs, show
+        self.documents: list[DocumentInfo] = []  # begun since the last commit
+        self.words = self.count = self.rows = 0
+
+    def run(self, text: Source, window: int, stride: int, part_rows: int) -> None:
+        committed = self.writer.rows
+        before = open_table(self.writer.path, KIND, unfinished=True) if committed else None
+        if committed:
+            say(f"continuing after {committed:,} rows", self.show)
+        with Meter("build", None, "tokens", self.show, start=committed) as meter:
+            for group in _groups(self._pieces(text, window, stride)):
+                count = sum(p.window.scored for p in group)
+                if self.rows + count <= committed:
+                    assert before is not None
+                    self._skip(before, group)
+                else:
+                    self.writer.append(rows_of(self.tap, group, self.dtype, self.logprobs))
+                    meter.advance(count)
+                self.rows += count
+                if self.rows == committed:
+                    self.documents.clear()
+                elif self.writer.pending >= part_rows:
+                    self._commit()
+        self._finish(committed)
+
+    def _pieces(self, text: Source, window: int, stride: int) -> Iterator[Piece]:
+        limit = self.lm.vocab_size
+        for number, encoded in enumerate(encode(self.lm.tokenizer, text)):
+            tokens = encoded.tokens
+            if int(tokens.max()) >= limit:
+                raise KnnlmError(
+                    f"document {encoded.name} has token {int(tokens.max())} but the model predicts only {limit}: use the "
+                    "tokenizer that the model was trained with"
+                )
+            self.count, self.words = number + 1, self.words + encoded.words
+            self.documents.append(DocumentInfo(encoded.name, len(tokens), encoded.words, int(tokens[0])))
+            for w in windows(len(tokens), window, stride):
+                yield Piece(number, w, tokens[w.start : w.stop + 1])
+
+    def _skip(self, before: Table, group: list[Piece]) -> None:
+        targets = describe_rows(group)["target"]
+        if not np.array_equal(before.columns["target"].read(self.rows, self.rows + len(targets)), targets):
+            raise KnnlmError(f"the text differs from the one {self.writer.path} was begun with: choose another --out")
+
+    def _commit(self) -> None:
+        self.writer.commit({DOCUMENTS: json.dumps(self.documents).encode()})
+        self.documents.clear()
+
+    def _finish(self, committed: int) -> None:
+        if self.rows == 0:
+            raise KnnlmError("the text is empty: there is nothing to predict in it")
+        if self.rows < committed:
+            raise KnnlmError(
+                f"the text is shorter than the one {self.writer.path} was begun with: choose another --out"
+            )
+        self._commit()
+        self.writer.finish({"words": self.words, "documents": self.count})
+
+
+def _columns(tap: Tap, dtype: str, logprobs: bool) -> dict[str, ColumnType]:
+    columns = {key: ColumnType(dtype, width) for key, width in tap.widths().items()}
+    if logprobs:
+        columns["lm_logprob"] = ColumnType("<f4", 0)
+    return columns | {name: ColumnType("<i4", 0) for name in ("target", "document", "position")}
+
+
+def _groups(pieces: Iterator[Piece]) -> Iterator[list[Piece]]:
+    group: list[Piece] = []
+    size: Any = 0
+    for piece in pieces:
+        group.append(piece)
+        size += len(piece.tokens)
+        if size >= GROUP_TOKENS:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group

@@ -1,0 +1,100 @@
+"""Windows of tokens → rows of states: the model's pass over a group of windows.
+
+Windows of a group run sorted by length, so that little is padded, and come out in their own order. Padding is on the
+right, where a causal model cannot see it. Knows nothing of files.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from knnlm.errors import KnnlmError
+from knnlm.lm.windows import Window
+from knnlm.taps import Tap
+
+BATCH_TOKENS = 4096
+_HEAD_ROWS = 1024
+
+
+class Piece(NamedTuple):
+    """A window of a document with its tokens: inputs and, one further, targets."""
+
+    document: int
+    window: Window
+    tokens: NDArray[np.int32]
+
+    @property
+    def skipped(self) -> int:
+        """Leading targets that an earlier window scored."""
+        return self.window.first - self.window.start - 1
+
+
+def rows_of(tap: Tap, pieces: Sequence[Piece], dtype: str, logprobs: bool) -> dict[str, NDArray[Any]]:
+    """The rows of these windows, in order, with every column of the store."""
+    starts = np.cumsum([0] + [p.window.scored for p in pieces])
+    columns: dict[str, NDArray[Any]] = {}
+    for batch in _batches(pieces):
+        places = np.concatenate([np.arange(starts[i], starts[i + 1]) for i in batch])
+        for name, values in _run(tap, [pieces[i] for i in batch], logprobs).items():
+            if name not in columns:
+                kind = "<f4" if name == "lm_logprob" else dtype
+                columns[name] = np.empty((starts[-1], *values.shape[1:]), kind)
+            with np.errstate(over="ignore"):  # found just below, with a sentence
+                columns[name][places] = values
+    for name, values in columns.items():
+        if not np.isfinite(values).all():
+            raise KnnlmError(f"some {name} values do not fit {values.dtype}: build with --dtype float32")
+    return {**columns, **describe_rows(pieces)}
+
+
+def describe_rows(pieces: Sequence[Piece]) -> dict[str, NDArray[np.int32]]:
+    """What is known of the rows without running the model."""
+    return {
+        "target": np.concatenate([p.tokens[p.skipped + 1 :] for p in pieces]),
+        "document": np.repeat(np.array([p.document for p in pieces], np.int32), [p.window.scored for p in pieces]),
+        "position": np.concatenate([np.arange(p.window.first, p.window.stop + 1, dtype=np.int32) for p in pieces]),
+    }
+
+
+def _batches(pieces: Sequence[Piece]) -> list[list[int]]:
+    """Indices of pieces that run together: similar lengths, at most BATCH_TOKENS with padding."""
+    order = sorted(range(len(pieces)), key=lambda i: -len(pieces[i].tokens))
+    found: list[list[int]] = []
+    for i in order:
+        longest = len(pieces[found[-1][0]].tokens) if found else 0
+        if found and longest * (len(found[-1]) + 1) <= BATCH_TOKENS:
+            found[-1].append(i)
+        else:
+            found.append([i])
+    return found
+
+
+@torch.inference_mode()
+def _run(tap: Tap, pieces: Sequence[Piece], logprobs: bool) -> dict[str, NDArray[Any]]:
+    """The scored rows of a padded batch, one piece after the other."""
+    longest = max(len(p.tokens) for p in pieces) - 1
+    ids = np.zeros((len(pieces), longest), np.int64)
+    scored = np.zeros((len(pieces), longest), bool)
+    for i, p in enumerate(pieces):
+        ids[i, : len(p.tokens) - 1] = p.tokens[:-1]
+        scored[i, p.skipped : len(p.tokens) - 1] = True
+    states = tap.read(torch.from_numpy(ids).to(tap.device))
+    mask = torch.from_numpy(scored).to(tap.device)
+    found = {key: states.of(key)[mask].cpu().numpy() for key in tap.keys}
+    if logprobs:
+        targets = np.concatenate([p.tokens[p.skipped + 1 :] for p in pieces]).astype(np.int64)
+        found["lm_logprob"] = _logprobs(tap, states.ffn[mask], torch.from_numpy(targets).to(tap.device))
+    return found
+
+
+def _logprobs(tap: Tap, ffn: torch.Tensor, targets: torch.Tensor) -> NDArray[np.float32]:
+    """log p_LM of the targets, a block of rows at a time so that the logits stay small."""
+    parts = []
+    for states, wanted in zip(ffn.split(_HEAD_ROWS), targets.split(_HEAD_ROWS), strict=True):
+        logits = tap.logits(states).float()
+        parts.append(logits.gather(1, wanted[:, None])[:, 0] - logits.logsumexp(1))
+    found: NDArray[np.float32] = torch.cat(parts).cpu().numpy()
+    return found

@@ -1,0 +1,134 @@
+"""A store open for reading: columns, documents, and the text that stands around a row.
+
+Knows the meaning of the columns (DESIGN: one row per predicted token); knows nothing of search.
+
+| column       | type        | what                                                   |
+|--------------|-------------|--------------------------------------------------------|
+| `att`, `ffn` | fp16, (D,)  | the state that predicted the token                     |
+| `target`     | int32       | the token                                              |
+| `document`   | int32       | its document, counted from 0                           |
+| `position`   | int32       | its place in the document; the first token has place 0 |
+| `lm_logprob` | fp32        | log p_LM(target), where it was asked for               |
+"""
+
+import json
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from knnlm.errors import DamagedError, KnnlmError
+from knnlm.files import fingerprint
+from knnlm.lm.load import LanguageModel
+from knnlm.states.table import Column, Table, checked_file, open_table, verify_table
+
+KIND = "states"
+DOCUMENTS = "documents.json"
+REMEDY = "run the same 'knnlm build' again to continue it"
+
+
+class DocumentInfo(NamedTuple):
+    """A document of the store: its name, its tokens with the first, the words predicted, and the first token."""
+
+    name: str
+    tokens: int
+    words: int
+    first: int
+
+
+class Store:
+    """States of a text under a model. Cheap to open; columns are memory-mapped."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self.path: Path = table.path
+        self.meta: dict[str, Any] = table.manifest["meta"]
+        self.rows = table.rows
+        self.words = int(table.manifest["summary"]["words"])
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """128 bits over the manifest, and so over every byte of the store."""
+        return fingerprint({k: self.table.manifest[k] for k in ("columns", "parts", "rows")})
+
+    @cached_property
+    def targets(self) -> NDArray[np.int32]:
+        """All targets, in memory: four bytes a row."""
+        targets: NDArray[np.int32] = self.table.columns["target"].all()
+        if len(targets) and not 0 <= int(targets.min()) <= int(targets.max()) < self.vocab_size:
+            raise DamagedError(
+                f"{self.path} holds token {int(targets.max())}, outside the model's {self.vocab_size} entries: build it anew"
+            )
+        return targets
+
+    @property
+    def vocab_size(self) -> int:
+        """Size of the vocabulary that targets come from."""
+        return int(self.meta["model"]["vocab_size"])
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Which states are stored."""
+        return tuple(self.meta["keys"])
+
+    def key(self, name: str) -> Column:
+        """The column of states `name`."""
+        if name not in self.keys:
+            raise KnnlmError(
+                f"{self.path} holds no '{name}' states (it has {', '.join(self.keys)}): build it with --keys {name}"
+            )
+        return self.table.columns[name]
+
+    @property
+    def lm_logprob(self) -> NDArray[np.float32]:
+        """log p_LM of every target."""
+        if "lm_logprob" not in self.table.columns:
+            raise KnnlmError(f"{self.path} holds no LM log-probabilities: build it with --logprobs")
+        found: NDArray[np.float32] = self.table.columns["lm_logprob"].all()
+        return found
+
+    @cached_property
+    def documents(self) -> list[DocumentInfo]:
+        """All documents, in order."""
+        found = []
+        for part in self.table.manifest["parts"]:
+            file = checked_file(self.path, part, DOCUMENTS)
+            found += [DocumentInfo(*d) for d in json.loads(file.read_bytes())]
+        return found
+
+    def context(self, row: int, before: int) -> NDArray[np.int32]:
+        """Up to `before` tokens that precede row's target in its document (its first token, often bos, left out)."""
+        place = int(self.table.columns["position"].read(row, row + 1)[0])
+        found: NDArray[np.int32] = self.table.columns["target"].read(row - min(before, place - 1), row)
+        return found
+
+    def document_of(self, row: int) -> str:
+        """Name of the document that row's target is in."""
+        return self.documents[int(self.table.columns["document"].read(row, row + 1)[0])].name
+
+    def require(self, model: LanguageModel) -> None:
+        """Refuse a model or tokenizer that did not make this store."""
+        mine = self.meta["model"]
+        if mine["fingerprint"] != model.fingerprint:
+            raise KnnlmError(
+                f"{self.path} was built with another model ({mine['source']}) than {model.source}: use that model, or "
+                "build a store with this one"
+            )
+        if mine["tokenizer"] != model.tokenizer_fingerprint:
+            raise KnnlmError(
+                f"{self.path} was built with another tokenizer than the one of {model.source}: restore that tokenizer, "
+                "or build a store with this one"
+            )
+
+    def verify(self, *columns: str) -> int:
+        """Check these columns (default: every file) against their checksums; returns the bytes read."""
+        read = verify_table(self.table, columns or None)
+        assert len(self.targets) == self.rows
+        return read
+
+
+def open_store(path: str | Path) -> Store:
+    """Open a finished store."""
+    return Store(open_table(Path(path), KIND, REMEDY))

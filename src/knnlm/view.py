@@ -1,0 +1,71 @@
+"""What was retrieved, for people: a passage of text, token by token, with its strongest neighbours in their own context.
+
+Knows stores and tokenizers; knows nothing of how it will be shown.
+"""
+
+import numpy as np
+
+from knnlm.components.knn import weights
+from knnlm.evaluate import Tuned, score
+from knnlm.mixture import mix
+from knnlm.report.content import Hit, Passage, Token
+from knnlm.search.cache import cached_neighbors
+from knnlm.search.neighbors import Neighbors
+from knnlm.states.store import Store
+
+LONGEST = 160
+SHOWN_HITS = 5
+CONTEXT_TOKENS = 24
+
+
+def passage(store: Store, queries: Store, tuned: Tuned, tokenizer: object) -> Passage:
+    """The beginning of the document whose gain is the median one: neither the best nor the worst case."""
+    scored = score(store, queries, tuned)
+    mixed = mix(scored.lm, scored.knn, tuned.lam)
+    documents = queries.table.columns["document"].all()
+    chosen = _median_document(documents, mixed - scored.lm)
+    rows = np.flatnonzero(documents == chosen)[:LONGEST]
+    start, stop = int(rows[0]), int(rows[-1]) + 1
+    near = cached_neighbors(store, queries, tuned.retrieval).read(start, stop)
+    log_weights = weights(near.scores, tuned.temperature)
+    decode = tokenizer.decode  # type: ignore[attr-defined]
+    tokens = tuple(
+        Token(
+            text=decode([int(queries.targets[row])]),
+            lm_logprob=float(scored.lm[row]),
+            knn_logprob=float(scored.knn[row]),
+            mixed_logprob=float(mixed[row]),
+            hits=_hits(store, near, log_weights, row - start, int(queries.targets[row]), decode),
+        )
+        for row in range(start, stop)
+    )
+    what = tuned.retrieval
+    return Passage(queries.documents[chosen].name, f"{what.key} {what.metric}, {what.mask} search", tokens)
+
+
+def _median_document(documents: np.ndarray, gains: np.ndarray) -> int:
+    numbers = np.unique(documents)
+    means = np.array([gains[documents == d].mean() for d in numbers])
+    return int(numbers[np.argsort(means)[len(means) // 2]])
+
+
+def _hits(
+    store: Store, near: Neighbors, log_weights: np.ndarray, query: int, target: int, decode: object
+) -> tuple[Hit, ...]:
+    assert callable(decode)
+    hits = []
+    for rank in range(min(SHOWN_HITS, near.ids.shape[1])):
+        row = int(near.ids[query, rank])
+        if row < 0:
+            break
+        token = int(store.targets[row])
+        hits.append(
+            Hit(
+                before=decode(store.context(row, CONTEXT_TOKENS)),
+                token=decode([token]),
+                weight=float(np.exp(log_weights[query, rank])),
+                document=store.document_of(row),
+                is_target=token == target,
+            )
+        )
+    return tuple(hits)
