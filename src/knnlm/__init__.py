@@ -2,8 +2,8 @@
 
     P = (1-λ) · softmax(W_sm · h_sm)  +  λ · M · softmax( mask-to-k(W_ds ⊗ h_ds) / τ )
 
-The surface is small: `train`, `build`, `index`, `tune`, `evaluate`, `demo`, `open_store`, and the errors. Names are loaded
-when first used, so importing knnlm costs nothing.
+The surface is small: `train`, `build`, `index`, `tune`, `evaluate`, `demo`, `open_store`, and the errors. Names are
+loaded when first used, so importing knnlm costs nothing.
 """
 
 import importlib
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from knnlm.api import source as source
     from knnlm.api import train as train
     from knnlm.api import tune as tune
-    from knnlm.demo import demo as demo
     from knnlm.lm.load import load_model as load_model
     from knnlm.states.store import open_store as open_store
+    from knnlm.walkthrough import demo as demo
 
 _HOME = {
     "build": "knnlm.api",
@@ -31,7 +31,7 @@ _HOME = {
     "source": "knnlm.api",
     "train": "knnlm.api",
     "tune": "knnlm.api",
-    "demo": "knnlm.demo",
+    "demo": "knnlm.walkthrough",
     "load_model": "knnlm.lm.load",
     "open_store": "knnlm.states.store",
 }

@@ -1,4 +1,4 @@
-"""The operations of knnlm with plain arguments: what `import knnlm` offers and what every verb of the command line calls.
+"""The operations of knnlm with plain arguments: what `import knnlm` offers and what every verb calls.
 
 Each function resolves names (paths, texts, models, indexes) and hands over to the room that does the work.
 """
@@ -10,15 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from knnlm.errors import UsageError
-from knnlm.evaluate import Evaluation, Tuned
-from knnlm.evaluate import evaluate as evaluate_queries
-from knnlm.evaluate import tune as tune_queries
+from knnlm.evaluation import Evaluation, Tuned
+from knnlm.evaluation import evaluate as evaluate_queries
+from knnlm.evaluation import tune as tune_queries
 from knnlm.files import fingerprint
 from knnlm.lm.documents import Source, Split, hub_dataset, local_text
 from knnlm.lm.embedded import Embedded
 from knnlm.lm.load import LanguageModel, load_model
 from knnlm.lm.portions import HeldOut
-from knnlm.lm.presets import Preset, preset
+from knnlm.lm.presets import Preset
+from knnlm.lm.presets import preset as preset_named
 from knnlm.lm.train import Trained
 from knnlm.lm.train import train as train_model
 from knnlm.progress import say
@@ -57,14 +58,14 @@ def train(
     dataset: str | None = None,
     embedded: bool = False,
     valid: Text = None,
-    preset_name: str | Preset = "demo",
+    preset: str | Preset = "demo",
     seed: int = 0,
     progress: bool = False,
 ) -> Trained:
     """Train a base LM from scratch into `out`. Without a validation text, WikiText folders, data sets and the embedded
     text use their own; other texts hold out the last 5% of each document.
     """
-    chosen = preset(preset_name) if isinstance(preset_name, str) else preset_name
+    chosen = preset_named(preset) if isinstance(preset, str) else preset
     training = source(text, dataset=dataset, embedded=embedded, split="train")
     if valid is not None:
         validation = source(valid, split="valid")
@@ -93,7 +94,8 @@ def build(
     training = source(text, dataset=dataset, embedded=embedded, split="train")
     lm = model if isinstance(model, LanguageModel) else load_model(model)
     return build_states(
-        lm, training, Path(out), keys=keys, window=window, stride=stride, logprobs=logprobs, dtype=dtype, progress=progress
+        lm, training, Path(out), keys=keys, window=window, stride=stride, logprobs=logprobs, dtype=dtype,
+        progress=progress,
     )  # fmt: skip
 
 
@@ -110,8 +112,8 @@ def index(
     """Build a FAISS index of one key of a store, tested against exact search."""
     opened = _store(store)
     return build_index(
-        opened, key or opened.keys[0], checked_metric(metric), factory=factory, nprobe=nprobe, recall_floor=recall_floor,
-        progress=progress,
+        opened, key or opened.keys[0], checked_metric(metric), factory=factory, nprobe=nprobe,
+        recall_floor=recall_floor, progress=progress,
     )  # fmt: skip
 
 
@@ -167,7 +169,7 @@ def evaluate(
     temperature: float | None = None,
     progress: bool = False,
 ) -> tuple[Tuned, Evaluation]:
-    """Perplexities of a text under the store's tuned settings, or given ones; returns the settings used and the numbers."""
+    """Perplexities of a text under the store's tuned settings, or given ones: the settings used, and the numbers."""
     opened = _store(store)
     test = source(text, dataset=dataset, embedded=embedded, split=split)
     if lam is not None and temperature is not None and not load_tuned(opened):
@@ -243,4 +245,4 @@ def plain(fields: Mapping[str, Any]) -> dict[str, Any]:
 def restored(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The inverse for an Evaluation, whose one unbounded number is a perplexity."""
     found = {name: math.inf if value is None else value for name, value in fields.items()}
-    return {**found, "ratio_ci95": tuple(found["ratio_ci95"])}
+    return {**found, "ratio_ci95": tuple(fields["ratio_ci95"])}

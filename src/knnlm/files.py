@@ -9,6 +9,7 @@ import errno
 import fcntl
 import json
 import os
+import resource
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -73,32 +74,39 @@ def commit_file(aside: Path, path: Path) -> None:
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Write `value` with a checksum of itself inside, readable by people."""
-    sealed = {**value, CHECKSUM: fingerprint(value)}
-    write_bytes(path, (json.dumps(sealed, indent=1, allow_nan=False) + "\n").encode())
+    write_bytes(path, _sealed(value))
 
 
 def read_json(path: Path, newest_format: int | None = None) -> dict[str, Any]:
-    """Read what `write_json` wrote; refuse it if a single bit has changed, or if a newer knnlm wrote it."""
+    """Read what `write_json` wrote; refuse it if a single bit has changed, or if a newer knnlm wrote it.
+
+    A newer knnlm may lay the file out differently, but its checksum must fit: else it is damage that looks like news.
+    """
+    data = path.read_bytes()
     try:
-        value = json.loads(path.read_bytes())
-    except (ValueError, UnicodeDecodeError) as error:
+        value = json.loads(data)
+        if not isinstance(value, dict):
+            raise DamagedError(f"{path} is damaged (no JSON object in it): restore or rebuild it")
+        whole = value.pop(CHECKSUM, None) == fingerprint(value)
+    except ValueError as error:
         raise DamagedError(f"{path} is damaged (it is not JSON): restore or rebuild it") from error
-    if not isinstance(value, dict):
-        raise DamagedError(f"{path} is damaged (no JSON object in it): restore or rebuild it")
     version = value.get("format")
-    if newest_format is not None and isinstance(version, int) and version > newest_format:
+    if whole and newest_format is not None and isinstance(version, int) and version > newest_format:
         raise KnnlmError(
             f"{path} has format {version} but this knnlm reads up to {newest_format}: install a newer knnlm"
         )
-    found = value.pop(CHECKSUM, None)
-    if found != fingerprint(value):
+    if data != _sealed(value):  # stricter than the checksum: \u00e9 and \u00E9 are one value but not the same bytes
         raise DamagedError(f"{path} is damaged (its checksum differs): restore or rebuild it")
     return value
 
 
+def _sealed(value: Mapping[str, Any]) -> bytes:
+    return (json.dumps({**value, CHECKSUM: fingerprint(value)}, indent=1, allow_nan=False) + "\n").encode()
+
+
 @contextlib.contextmanager
 def full_disk_is_an_error(path: Path) -> Iterator[None]:
-    """Turn "no space left", "no permission" and their kin into one sentence."""
+    """Turn "no space left", "no permission", "a file is in the way" and their kin into one sentence."""
     try:
         yield
     except OSError as error:
@@ -107,8 +115,23 @@ def full_disk_is_an_error(path: Path) -> Iterator[None]:
                 f"the disk under {path} is full: free some space and run the same command again; "
                 "what was committed so far is kept"
             ) from error
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.EEXIST, errno.ENOTDIR):
             raise KnnlmError(f"cannot write {path} ({error.strerror}): choose another folder") from error
+        raise
+
+
+@contextlib.contextmanager
+def many_open_files(path: Path) -> Iterator[None]:
+    """Let this process hold as many files open as the system permits; each memory-mapped file counts as one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(ValueError, OSError):  # some systems refuse "unlimited"
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise KnnlmError(f"{path} has more files than may be open at once: raise the limit (ulimit -n)") from error
         raise
 
 

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from knnlm.errors import KnnlmError
-from knnlm.evaluate import Tuned
+from knnlm.evaluation import Tuned
 from knnlm.files import fingerprint, only_writer, read_json, write_json
 from knnlm.search.cache import EXACT, Retrieval
 from knnlm.states.store import Store
@@ -46,6 +46,6 @@ def choose_tuned(store: Store, **wanted: Any) -> Tuned:
     asked = ", ".join(f"{name} {value}" for name, value in wanted.items() if value is not None)
     flags = " --exact" if wanted.get("mask") == EXACT else ""
     raise KnnlmError(
-        f"{store.path} is not tuned{f' for {asked}' if asked else ''}: run 'knnlm tune {store.path} --text VALID{flags}' first, "
-        "or give --lambda and --temperature"
+        f"{store.path} is not tuned{f' for {asked}' if asked else ''}: run 'knnlm tune {store.path} --text VALID{flags}' "
+        "first, or give --lambda and --temperature"
     )

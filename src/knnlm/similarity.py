@@ -6,7 +6,8 @@ The sign of L2 is decided here and nowhere else. fp32 accumulation whatever the 
 which rows to score is somebody else's choice.
 """
 
-from collections.abc import Iterator
+import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
 import numpy as np
@@ -16,7 +17,7 @@ from knnlm.errors import unknown
 
 Metric = Literal["l2", "ip"]
 METRICS: tuple[Metric, ...] = ("l2", "ip")
-_BLOCK_ROWS = 1 << 16
+_BLOCK_ROWS = 1 << 12
 
 
 def checked_metric(name: str) -> Metric:
@@ -34,24 +35,27 @@ def from_distance(metric: Metric, values: NDArray[np.float32]) -> NDArray[np.flo
 
 def score_rows(metric: Metric, queries: NDArray[Any], rows: NDArray[Any]) -> NDArray[np.float32]:
     """Similarity of queries (B, D) to rows (B, K, D) of their own: (B, K) in fp32, from differences, not expansions."""
-    q = np.asarray(queries, np.float32)[:, None, :]
-    w = np.asarray(rows, np.float32)
+    q = np.asarray(queries, np.float32)
+    w = rows.astype(np.float32)
     if metric == "ip":
-        return np.einsum("bkd,bkd->bk", w, np.broadcast_to(q, w.shape), optimize=False)
-    difference = w - q
-    return -np.einsum("bkd,bkd->bk", difference, difference, optimize=False)
+        return np.einsum("bkd,bd->bk", w, q)
+    w -= q[:, None, :]
+    return -np.einsum("bkd,bkd->bk", w, w)
 
 
 def rescore(metric: Metric, queries: NDArray[Any], ids: NDArray[np.integer], keys: Any) -> NDArray[np.float32]:
-    """Real similarities (B, K) of stored rows `ids` of the column `keys`; a missing neighbour (id -1) stays -inf."""
+    """Real similarities (B, K) of stored rows `ids` of the column `keys`; a missing neighbour (id -1) stays -inf.
+
+    A few queries at a time, so that their rows stay in the processor's cache, on all cores.
+    """
     scores = np.empty(ids.shape, np.float32)
-    for block in _blocks(ids.shape):
+
+    def run(start: int) -> None:
+        block = slice(start, start + size)
         rows = keys.gather(np.maximum(ids[block], 0))
         scores[block] = score_rows(metric, queries[block], rows)
+
+    size = max(1, _BLOCK_ROWS // max(1, ids.shape[1]))
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(run, range(0, len(ids), size)))
     return np.where(ids < 0, np.float32(-np.inf), scores)
-
-
-def _blocks(shape: tuple[int, ...]) -> Iterator[slice]:
-    size = max(1, _BLOCK_ROWS // max(1, shape[1]))
-    for start in range(0, shape[0], size):
-        yield slice(start, start + size)

@@ -1,4 +1,4 @@
-"""What was retrieved, for people: a passage of text, token by token, with its strongest neighbours in their own context.
+"""What was retrieved, for people: a passage, token by token, with its strongest neighbours in their own context.
 
 Knows stores and tokenizers; knows nothing of how it will be shown.
 """
@@ -6,7 +6,7 @@ Knows stores and tokenizers; knows nothing of how it will be shown.
 import numpy as np
 
 from knnlm.components.knn import weights
-from knnlm.evaluate import Tuned, score
+from knnlm.evaluation import Tuned, score
 from knnlm.mixture import mix
 from knnlm.report.content import Hit, Passage, Token
 from knnlm.search.cache import cached_neighbors

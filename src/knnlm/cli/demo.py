@@ -20,9 +20,9 @@ def demo(
     from rich.console import Console
 
     from knnlm.cli.options import show
-    from knnlm.demo import as_json
-    from knnlm.demo import demo as run
     from knnlm.report.terminal import summary, table
+    from knnlm.walkthrough import as_json
+    from knnlm.walkthrough import demo as run
 
     found = run(out, scale, progress=True)
     if json:

@@ -6,7 +6,17 @@ from typing import Annotated
 import typer
 
 from knnlm.cli.options import (
-    Dataset, Exact, IndexName, Json, Key, Model, StorePath, Texts, UseEmbedded, mask, show,
+    Dataset,
+    Exact,
+    IndexName,
+    Json,
+    Key,
+    Model,
+    StorePath,
+    Texts,
+    UseEmbedded,
+    mask,
+    show,
 )  # fmt: skip
 
 
@@ -46,7 +56,8 @@ def evaluate(
     fields["lambda"] = fields.pop("lam")
     low, high = e.ratio_ci95
     lines = [
-        f"{what.key} {what.metric}, {what.mask} mask, {what.score} scores, k {e.k}, λ {e.lam:.3f}, τ {e.temperature:.4g}",
+        f"{what.key} {what.metric}, {what.mask} mask, {what.score} scores, k {e.k}, λ {e.lam:.3f}, "
+        f"τ {e.temperature:.4g} ({e.temperature_units:.3g} × the neighbours' score spread)",
         f"{e.tokens:,} tokens, {e.words:,} words",
         f"  base LM        {formats.perplexity(e.base_ppl)} per token, {formats.perplexity(e.base_word_ppl)} per word",
         f"  kNN-LM         {formats.perplexity(e.interp_ppl)} per token, "

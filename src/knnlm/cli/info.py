@@ -32,7 +32,8 @@ def info(store: StorePath, json: Json = False) -> None:
     }  # fmt: skip
     columns = ", ".join(f"{n} {c['dtype'].lstrip('<')}" for n, c in opened.table.manifest["columns"].items())
     lines = [
-        f"{store}: {opened.rows:,} rows of {fields['documents']:,} documents, {size / 1e6:,.1f} MB in {fields['parts']} parts",
+        f"{store}: {opened.rows:,} rows of {fields['documents']:,} documents, {size / 1e6:,.1f} MB, "
+        f"{fields['parts']} parts",
         f"  columns  {columns}",
         f"  model    {meta['model']['class']} from {meta['model']['source']} ({meta['model']['fingerprint'][:12]})",
         f"  text     {meta['text']['kind']}, {opened.words:,} words; window {meta['window']}, stride {meta['stride']}",
@@ -41,7 +42,7 @@ def info(store: StorePath, json: Json = False) -> None:
         lines.append(f"  index    {name}: recall@{m['recall_k']} {m['recall']:.3f}, {m['bytes'] / 1e6:,.1f} MB")
     for t in tuned:
         lines.append(
-            f"  tuned    {t['key']} {t['metric']}, {t['mask']} mask, {t['score']} scores, k {t['k']}: λ {t['lambda']:.3f}, "
-            f"τ {t['temperature']:.4g}, validation {t['base_ppl']:.2f} → {t['interp_ppl']:.2f}"
+            f"  tuned    {t['key']} {t['metric']}, {t['mask']} mask, {t['score']} scores, k {t['k']}: "
+            f"λ {t['lambda']:.3f}, τ {t['temperature']:.4g}, validation {t['base_ppl']:.2f} → {t['interp_ppl']:.2f}"
         )
     show(json, fields, lines)

@@ -1,6 +1,6 @@
 """`knnlm VERB`: finds the verb, turns expected failures into one sentence, and sets the exit code.
 
-0 done; 1 could not do it; 2 wrong usage. Heavy libraries are imported by the verbs, when they run, so that --help is fast.
+0 done; 1 could not do it; 2 wrong usage. Verbs import heavy libraries when they run, so that --help is fast.
 """
 
 import sys
@@ -10,6 +10,8 @@ import typer
 from knnlm.cli import build, demo, evaluate, index, info, train, tune, verify
 from knnlm.errors import KnnlmError
 from knnlm.version import __version__
+
+_INTERRUPTED = 130  # what typer itself makes of Ctrl-C
 
 app = typer.Typer(
     name="knnlm",
@@ -50,11 +52,13 @@ def run(arguments: list[str]) -> int:
         print(f"knnlm: {error}", file=sys.stderr)
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
-        print("knnlm: interrupted; run the same command again to go on where it stopped", file=sys.stderr)
-        return 1
+        outcome = _INTERRUPTED
     except Exception as error:
         if hasattr(error, "format_message") and hasattr(error, "exit_code"):  # click's and typer's usage errors
             print(f"knnlm: {error.format_message().rstrip('.')} (see knnlm --help)", file=sys.stderr)
             return int(error.exit_code)
         raise
+    if outcome == _INTERRUPTED:
+        print("knnlm: interrupted; run the same command again to go on where it stopped", file=sys.stderr)
+        return 1
     return outcome if isinstance(outcome, int) else 0

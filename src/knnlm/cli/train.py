@@ -27,7 +27,7 @@ def train(
     from knnlm import api
 
     found = api.train(
-        out, text or None, dataset=dataset, embedded=embedded, valid=valid or None, preset_name=preset, seed=seed,
+        out, text or None, dataset=dataset, embedded=embedded, valid=valid or None, preset=preset, seed=seed,
         progress=True,
     )  # fmt: skip
     show(json, found._asdict(), [

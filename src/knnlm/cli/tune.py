@@ -6,7 +6,18 @@ from typing import Annotated
 import typer
 
 from knnlm.cli.options import (
-    Dataset, Exact, IndexName, Json, Key, Model, StorePath, Texts, UseEmbedded, mask, numbers, show,
+    Dataset,
+    Exact,
+    IndexName,
+    Json,
+    Key,
+    Model,
+    StorePath,
+    Texts,
+    UseEmbedded,
+    mask,
+    numbers,
+    show,
 )  # fmt: skip
 
 
@@ -30,8 +41,7 @@ def tune(
     Example: knnlm tune store --embedded --exact
     """
     from knnlm import api
-    from knnlm.errors import UsageError
-    from knnlm.errors import unknown
+    from knnlm.errors import UsageError, unknown
 
     if score not in ("search", "real"):
         raise unknown("score", score, ("search", "real"))

@@ -103,8 +103,8 @@ def vocabulary_logprobs(near: Neighbors, tokens: NDArray[np.int32], vocab_size: 
     votes = np.where(near.ids < 0, 0, tokens[near.ids]).astype(np.int64)
     if votes.size and int(votes.max()) >= vocab_size:
         raise KnnlmError(
-            f"the store holds token {int(votes.max())} but the vocabulary has {vocab_size} entries: use the model it was "
-            "built with"
+            f"the store holds token {int(votes.max())} but the vocabulary has {vocab_size} entries: use the model "
+            "that it was built with"
         )
     scores = torch.from_numpy(np.where(near.ids < 0, np.float32(-np.inf), near.scores)) / tau
     top = scores.max(1, keepdim=True).values

@@ -3,8 +3,10 @@
 One file, so that a kill leaves the old state or the new one. Never pickle. Knows nothing of the loop.
 """
 
+import contextlib
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +14,7 @@ import safetensors.torch
 import torch
 
 from knnlm.errors import DamagedError
-from knnlm.files import commit_file, full_disk_is_an_error
+from knnlm.files import full_disk_is_an_error, write_bytes
 
 
 class Progress(NamedTuple):
@@ -28,12 +30,11 @@ class Progress(NamedTuple):
 
 def save_tensors(path: Path, tensors: dict[str, torch.Tensor], note: dict[str, Any]) -> None:
     """Write tensors and a JSON note, atomically."""
-    aside = path.with_name(path.name + ".tmp")
-    path.parent.mkdir(parents=True, exist_ok=True)
     with full_disk_is_an_error(path):
-        metadata = {"note": json.dumps(note), "format": "pt"}
-        safetensors.torch.save_file({name: t.detach().contiguous() for name, t in tensors.items()}, aside, metadata)
-    commit_file(aside, path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+    metadata = {"note": json.dumps(note), "format": "pt"}
+    # not save_file: it hides a full disk behind an error of its own, and a kill would leave its temporary file behind
+    write_bytes(path, safetensors.torch.save({n: t.detach().contiguous() for n, t in tensors.items()}, metadata))
 
 
 def save_run(path: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer, progress: Progress) -> None:
@@ -64,13 +65,27 @@ def load_run(path: Path, model: torch.nn.Module, optimizer: torch.optim.Optimize
     return Progress(**note)
 
 
+def recipe_of(path: Path) -> str | None:
+    """The recipe of the run that `save_run` wrote, read without its tensors; None if there is nothing."""
+    if not path.is_file():
+        return None
+    with _opened(path) as file:
+        return str(json.loads(file.metadata()["note"])["recipe"])
+
+
 def read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     """Tensors and note of a file written by `save_tensors`."""
+    with _opened(path) as file:
+        names: list[str] = file.keys()
+        return {name: file.get_tensor(name) for name in names}, json.loads(file.metadata()["note"])
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[Any]:
     try:
         with safetensors.safe_open(path, "pt") as file:
-            metadata = file.metadata() or {}
-            return {name: file.get_tensor(name) for name in file.keys()}, json.loads(metadata["note"])
-    except (safetensors.SafetensorError, OSError, KeyError, ValueError) as error:
+            yield file
+    except (safetensors.SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
         raise DamagedError(
             f"{path} is damaged: delete {os.path.relpath(path.parent)} and run the same command again to start over"
         ) from error

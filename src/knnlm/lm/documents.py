@@ -22,7 +22,7 @@ Split = Literal["train", "valid", "test"]
 SPLITS: tuple[Split, ...] = ("train", "valid", "test")
 TEXT_SUFFIXES = frozenset({".txt", ".md", ".rst", ".tokens", ".jsonl", ".tex", ".py", ".org", ".log"})
 PIECE_CHARACTERS = 1 << 20
-_ARTICLE = re.compile(r"^ = [^=].*[^=] = $")
+_HEADING = re.compile(r"^ = [^=](.*[^=])? = $")
 
 
 class Document(NamedTuple):
@@ -69,7 +69,7 @@ class Files:
                 yield from _read(path)
             except UnicodeDecodeError as error:
                 raise KnnlmError(
-                    f"{path} is not UTF-8 text (byte {error.start}): convert it, for example with iconv"
+                    f"{path} is not UTF-8 text (byte {_first_bad_byte(path)}): convert it, for example with iconv"
                 ) from error
 
 
@@ -98,6 +98,8 @@ class HubDataset:
                     raise UsageError(
                         f"data set {self.name} has no column '{self.column}': choose one of {', '.join(row)}"
                     )
+                if not isinstance(row[self.column], str):
+                    raise UsageError(f"row {i} of data set {self.name} has no text in column '{self.column}'")
                 yield Document(f"{self.name}/{split}/{i}", row[self.column])
         except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
             raise KnnlmError(
@@ -162,12 +164,16 @@ def _read(path: Path) -> Iterator[Document]:
 
 
 def _articles(name: str, lines: Iterable[str]) -> Iterator[Document]:
-    """WikiText's articles: each begins at a top-level heading, ` = Title = `."""
+    """WikiText's articles: each begins at a top-level heading, ` = Title = `, that stands between blank lines.
+
+    Equations and table keys look like headings but follow on text or have text right below them.
+    """
     numbers = itertools.count()
     gathered: list[str] = []
     title = name
-    for line in lines:
-        if _ARTICLE.match(line.rstrip("\n")):
+    padded = itertools.chain([""], lines, [""])
+    for (before, line), (_, after) in itertools.pairwise(itertools.pairwise(padded)):
+        if _HEADING.match(line.rstrip("\n")) and not before.strip() and not after.strip():
             if any(g.strip() for g in gathered):
                 yield Document(f"{next(numbers)}: {title}", "".join(gathered), line_ends=True)
                 gathered = []
@@ -184,9 +190,11 @@ def _json_lines(path: Path, lines: Iterable[str]) -> Iterator[Document]:
         try:
             row = json.loads(line)
             text = row["text"]
+            if not isinstance(text, str):
+                raise TypeError
         except (ValueError, KeyError, TypeError) as error:
             raise KnnlmError(f'{path} line {number} is not a JSON object with a "text": mend that line') from error
-        yield Document(str(row.get("name") or row.get("id") or f"{path.name}:{number}"), str(text))
+        yield Document(str(row.get("name") or row.get("id") or f"{path.name}:{number}"), text)
 
 
 def _pieces(name: str, lines: Iterable[str]) -> Iterator[Document]:
@@ -200,6 +208,19 @@ def _pieces(name: str, lines: Iterable[str]) -> Iterator[Document]:
         size += len(line)
     if gathered:
         yield Document(f"{name}#{piece}" if piece else name, "".join(gathered))
+
+
+def _first_bad_byte(path: Path) -> int:
+    """Its place in the file; a decoder that reads in blocks only knows the place in its block."""
+    place = 0
+    with path.open("rb") as lines:
+        for line in lines:
+            try:
+                line.decode()
+            except UnicodeDecodeError as error:
+                return place + error.start
+            place += len(line)
+    return place
 
 
 def _first_line(error: Exception) -> str:

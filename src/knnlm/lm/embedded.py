@@ -3,8 +3,8 @@
 Docstrings of the standard library's modules, read from their source without importing anything, and the language
 reference that `help()` shows (`pydoc_data.topics`): about 2 MB of real technical English, no download, no licence
 question. It is split into train, validation and test by top-level module, so no module is in two splits; a
-pure-Python twin (`_pydecimal`, `_pyio`) goes with its module. Another Python version has other text: its
-fingerprint is in every manifest.
+pure-Python twin (`_pydecimal`, `_py_abc`) goes with its module, and the reference stays whole, because its topics
+quote each other at length. Another Python version has other text: its fingerprint is in every manifest.
 """
 
 import ast
@@ -54,7 +54,7 @@ class Embedded:
 
 def split_of(name: str) -> Split:
     """The split of a document, decided by its top-level module's name alone."""
-    family = name.split(".")[0].lstrip("_").removeprefix("py")
+    family = name.split(".")[0].lstrip("_").removeprefix("py").lstrip("_")
     bucket = xxhash.xxh3_64_intdigest(family.encode()) % 100
     if bucket < VALID_PERCENT:
         return "valid"
@@ -81,7 +81,7 @@ def _topics() -> Iterator[Document]:
     from pydoc_data.topics import topics
 
     for name in sorted(topics):
-        yield Document(f"topic-{name}", topics[name].strip() + "\n")
+        yield Document(f"topic.{name}", topics[name].strip() + "\n")
 
 
 def _docstrings(path: Path) -> str:

@@ -6,6 +6,7 @@ Knows nothing of what the model is used for.
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import safetensors
 import torch
 import xxhash
 
@@ -59,7 +60,7 @@ def load_model(source: str | Path, device: str = "cpu") -> LanguageModel:
         with no_library_bars():
             tokenizer = transformers.AutoTokenizer.from_pretrained(source)
             model = transformers.AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, safetensors.SafetensorError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise KnnlmError(
             f"cannot open model {source} ({reason}): give a model folder, or a hub name where there is a network"

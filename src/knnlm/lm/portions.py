@@ -1,6 +1,7 @@
 """Parts of a text that are texts themselves: a held-out tail of each document, or an excerpt of each.
 
-Cuts fall on line ends, so words stay whole. Knows nothing of where the documents come from.
+Cuts fall on line ends, or on white space where lines are long, so words stay whole. Knows nothing of where the
+documents come from.
 """
 
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ HELD_OUT = 0.05
 
 @dataclass(frozen=True)
 class HeldOut:
-    """The first 95% ("train") or the last 5% ("valid") of every document, for texts that come without a validation set."""
+    """The first 95% ("train") or the last 5% ("valid") of every document, for texts without a validation set."""
 
     source: Source
     part: Literal["train", "valid"]
@@ -25,7 +26,7 @@ class HeldOut:
 
     def __iter__(self) -> Iterator[Document]:
         for document in self.source:
-            cut = _line_end(document.text, int(len(document.text) * (1 - HELD_OUT)))
+            cut = _cut(document.text, int(len(document.text) * (1 - HELD_OUT)))
             text = document.text[:cut] if self.part == "train" else document.text[cut:]
             if text.strip():
                 yield document._replace(text=text)
@@ -44,11 +45,13 @@ class Excerpts:
 
     def __iter__(self) -> Iterator[Document]:
         for document in self.source:
-            yield document._replace(text=document.text[: _line_end(document.text, self.characters)])
+            yield document._replace(text=document.text[: _cut(document.text, self.characters)])
 
 
-def _line_end(text: str, near: int) -> int:
-    """The place after the last line end at or before `near`; `near` itself if there is none."""
+def _cut(text: str, near: int) -> int:
+    """The place after the last line end before `near`, or after the last white space where that line is most of the
+    text before `near`, or `near` itself where there is none.
+    """
     if near >= len(text):
         return len(text)
-    return text.rfind("\n", 0, near) + 1 or near
+    return text.rfind("\n", near // 2, near) + 1 or max(text.rfind(blank, 0, near) for blank in " \t\n") + 1 or near

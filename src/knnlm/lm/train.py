@@ -18,7 +18,7 @@ from torch.nn.functional import cross_entropy
 from knnlm.errors import KnnlmError
 from knnlm.files import fingerprint, only_writer, read_json, write_json
 from knnlm.lm.batches import Batches, validation_windows
-from knnlm.lm.checkpoint import Progress, load_run, read_tensors, save_run, save_tensors
+from knnlm.lm.checkpoint import Progress, load_run, read_tensors, recipe_of, save_run, save_tensors
 from knnlm.lm.documents import Source
 from knnlm.lm.presets import Preset, new_model
 from knnlm.lm.quiet import no_library_bars
@@ -26,6 +26,7 @@ from knnlm.lm.tokenizer import token_stream, train_tokenizer
 from knnlm.progress import Meter, say
 
 RECORD = "training.json"
+LAST, BEST = Path("training", "last.safetensors"), Path("training", "best.safetensors")
 
 
 class Trained(NamedTuple):
@@ -53,19 +54,14 @@ def train(
     progress: bool = False,
 ) -> Trained:
     """Train `preset` on `train_text` into the folder `out`; a finished or interrupted run there is continued."""
-    recipe = fingerprint(
-        {
-            "preset": asdict(preset),
-            "seed": seed,
-            "train": train_text.describe(),
-            "valid": valid_text.describe(),
-        }
-    )
+    text = {"train": train_text.describe(), "valid": valid_text.describe()}
+    recipe = fingerprint({"preset": asdict(preset), "seed": seed, **text})
     with only_writer(out):
         finished = _finished(out, recipe)
         if finished is not None:
             say(f"{out} is trained already", progress)
             return finished
+        _refuse_others(out, recipe)
         tokenizer = _tokenizer(out, train_text, preset, progress)
         tokens = token_stream(tokenizer, train_text)
         valid = validation_windows(token_stream(tokenizer, valid_text), preset.context, preset.valid_tokens)
@@ -113,12 +109,8 @@ def _run(
     show: bool,
 ) -> Progress:
     optimizer = new_optimizer(model, preset)
-    last, best = out / "training" / "last.safetensors", out / "training" / "best.safetensors"
+    last, best = out / LAST, out / BEST
     state = load_run(last, model, optimizer) or Progress(recipe, 0, math.inf, 0, [], 0.0)
-    if state.recipe != recipe:
-        raise KnnlmError(
-            f"{out} holds an unfinished run of another text, preset or seed: choose another --out or delete that folder"
-        )
     per_step = batches.batch * preset.context
     began, losses = time.monotonic() - state.seconds, []
     with Meter("train", preset.steps * per_step, "tokens", show, start=state.step * per_step) as meter:
@@ -134,12 +126,7 @@ def _run(
                 save_run(last, model, optimizer, state)
             elif save_every and done % save_every == 0:
                 # the losses since the last validation are not kept: only the printed training loss would differ
-                save_run(
-                    last,
-                    model,
-                    optimizer,
-                    state._replace(step=done, seconds=time.monotonic() - began),
-                )
+                save_run(last, model, optimizer, state._replace(step=done, seconds=time.monotonic() - began))
     return state
 
 
@@ -160,10 +147,7 @@ def _update(
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
-    value = loss.item()
-    if not math.isfinite(value):
-        raise KnnlmError(f"the loss became {value} at step {step}: choose a smaller learning rate (preset)")
-    return value
+    return _finite(loss.item(), step)
 
 
 def _validate(
@@ -181,13 +165,19 @@ def _validate(
             next_token_loss(model, torch.from_numpy(ids)).item() * len(ids)
             for ids in np.array_split(valid, math.ceil(len(valid) / 16))
         ]
-    loss = sum(parts) / len(valid)
+    loss = _finite(sum(parts) / len(valid), step)
     entry = {"step": step, "valid_loss": loss, "train_loss": float(np.mean(losses))}
     state = state._replace(step=step, history=[*state.history, entry], seconds=time.monotonic() - began)
     if loss < state.best_loss:
         state = state._replace(best_loss=loss, best_step=step)
         save_tensors(best, model.state_dict(), {"step": step})
     return state
+
+
+def _finite(loss: float, step: int) -> float:
+    if not math.isfinite(loss):
+        raise KnnlmError(f"the loss became {loss} at step {step}: choose a smaller learning rate (preset)")
+    return loss
 
 
 def _line(state: Progress) -> str:
@@ -201,13 +191,24 @@ def _line(state: Progress) -> str:
 def _tokenizer(out: Path, text: Source, preset: Preset, show: bool) -> Any:
     import transformers
 
-    if (out / "tokenizer.json").is_file() and (out / "tokenizer_config.json").is_file():
+    if (out / LAST).is_file():  # a tokenizer without a checkpoint may be half written, or another text's
         return transformers.AutoTokenizer.from_pretrained(out)
     began = time.monotonic()
     tokenizer = train_tokenizer((d.text for d in text), preset.vocab_size)
     tokenizer.save_pretrained(out)
     say(f"tokenizer: {len(tokenizer):,} entries in {time.monotonic() - began:.1f} s", show)
     return tokenizer
+
+
+def _refuse_others(out: Path, recipe: str) -> None:
+    """Leave alone what this recipe did not begin."""
+    begun = recipe_of(out / LAST)
+    if begun is None and (out / "config.json").exists():
+        raise KnnlmError(f"{out} holds a model that 'knnlm train' did not write: choose another --out")
+    if begun not in (None, recipe):
+        raise KnnlmError(
+            f"{out} holds an unfinished run of another text, preset or seed: choose another --out or delete that folder"
+        )
 
 
 def _finished(out: Path, recipe: str) -> Trained | None:
@@ -222,7 +223,7 @@ def _finished(out: Path, recipe: str) -> Trained | None:
 def _finish(
     model: Any, state: Progress, batches: Batches, preset: Preset, seed: int, out: Path, recipe: str
 ) -> Trained:
-    weights, _ = read_tensors(out / "training" / "best.safetensors")
+    weights, _ = read_tensors(out / BEST)
     model.load_state_dict(weights)
     model.eval()
     with no_library_bars():

@@ -66,7 +66,9 @@ def _plot(curves: Sequence[Curve], base: float | None, *, name: str, label: str,
             _draw_base(axes, base)
         if log:
             axes.set_xscale("log")
-            axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+            low, high = axes.get_xlim()
+            wide = high > 1000 * low  # labels of every 1, 2 and 5 would run into each other
+            axes.xaxis.set_major_locator(LogLocator(subs=(1.0,) if wide else (1.0, 2.0, 5.0)))
             axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
             axes.xaxis.set_minor_formatter(NullFormatter())
         axes.set_ylim(*_limits(curves, base))

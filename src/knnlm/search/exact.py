@@ -1,24 +1,43 @@
 """Exact search, from disk, in blocks: the truth that every index is measured against.
 
-N×D is never in memory: a block of rows is converted to fp32, searched with FAISS's brute force, and merged into the
-best k so far. L2 is computed around the mean of the first block, which leaves distances as they are and keeps the
-expansion ‖q‖² - 2q·w + ‖w‖² from cancelling where states share a large common part.
+N×D is never in memory. Three steps, the first fast, the others right:
+
+1. Blocks of rows are searched with FAISS's brute force (matrix products), keeping a few more than k for each query. L2
+   is computed around the mean of the first block: distances stay as they are, and ‖q‖² - 2q·w + ‖w‖² cancels less.
+2. The rows kept are scored again from differences (similarity.py): one definition of a real score everywhere, whatever
+   was searched and however the store is cut.
+3. Where the worst row kept is too near the k-th best to exclude, within rounding, that an equal or better row was left
+   out (duplicates, ties), the query is searched again for every row above that bar.
+
+So the result is the true top k of the real scores, ties by id.
 """
 
-from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import faiss
 import numpy as np
 from numpy.typing import NDArray
 
 from knnlm.errors import UsageError
-from knnlm.search.neighbors import Neighbors, best_packed, pack, unpack
-from knnlm.similarity import Metric, from_distance
+from knnlm.search.neighbors import Neighbors, best_packed, in_order, pack, unpack
+from knnlm.similarity import Metric, from_distance, rescore
 from knnlm.states.table import Column
 
 K_MAX = 4096
 BLOCK_BYTES = 1 << 28
+MARGIN = 16
+_ROUNDING = 1e-5  # of |q|²+|w|² or |q||w|: fp32 sums of a thousand products are off by less
+_RECHECK = 64
+
+Floats = NDArray[np.float32]
+
+
+class _Fast(NamedTuple):
+    """Step 1: packed candidates, and how far their scores may be off, for each query."""
+
+    packed: NDArray[np.int64]
+    tolerance: Floats
+    centre: Floats | None
 
 
 def check_k(k: int) -> None:
@@ -30,50 +49,65 @@ def check_k(k: int) -> None:
 def exact_search(queries: NDArray[Any], keys: Column, k: int, metric: Metric) -> Neighbors:
     """The k nearest rows of `keys` to each query (Q, D); fewer rows than k leave missing neighbours."""
     check_k(k)
-    wanted = np.ascontiguousarray(queries, np.float32)
+    fast = _fast(np.ascontiguousarray(queries, np.float32), keys, k + MARGIN, metric)
+    kept = unpack(fast.packed, k + MARGIN)
+    found = in_order(kept.ids, rescore(metric, queries, kept.ids, keys), k)
+    if len(keys) <= k + MARGIN:
+        return found
+    bar = found.scores[:, -1] - fast.tolerance
+    unsure = np.flatnonzero(kept.scores[:, -1] >= bar)
+    for start in range(0, len(unsure), _RECHECK):
+        part = unsure[start : start + _RECHECK]
+        again = _above(queries[part], keys, bar[part] - fast.tolerance[part], k, metric, fast.centre)
+        found.ids[part], found.scores[part] = again
+    return found
+
+
+def _fast(queries: Floats, keys: Column, count: int, metric: Metric) -> _Fast:
+    kind = faiss.METRIC_L2 if metric == "l2" else faiss.METRIC_INNER_PRODUCT
     best = np.empty((len(queries), 0), np.int64)
-    centre = None
-    for start, block in keys.blocks(max(k + 1, BLOCK_BYTES // (4 * keys.type.width))):
-        rows = block.astype(np.float32)
+    centre, longest = None, 0.0
+    for start, rows in _blocks(keys, count):
         if metric == "l2":
             if centre is None:
                 centre = rows.mean(axis=0)
-                wanted = wanted - centre
+                queries = queries - centre
             rows -= centre
-        found = _search_block(wanted, rows, start, k, metric)
-        best = best_packed(np.concatenate([best, found], axis=1), k)
-    return unpack(best, k)
+        longest = max(longest, float(np.einsum("nd,nd->n", rows, rows).max()))
+        values, ids = faiss.knn(queries, rows, min(count, len(rows)), metric=kind)
+        found = pack(ids + start, from_distance(metric, values))
+        best = best_packed(np.concatenate([best, found], axis=1), count)
+    lengths = np.einsum("qd,qd->q", queries, queries)
+    scale = lengths + longest if metric == "l2" else np.sqrt(lengths * longest)
+    return _Fast(best, (_ROUNDING * scale).astype(np.float32), centre)
 
 
-def _search_block(
-    queries: NDArray[np.float32], rows: NDArray[np.float32], start: int, k: int, metric: Metric
-) -> NDArray[np.int64]:
-    """Candidates of one block, packed. One more than k is asked for: if the last two score the same, ids must decide."""
-    kind = faiss.METRIC_L2 if metric == "l2" else faiss.METRIC_INNER_PRODUCT
-    values, ids = faiss.knn(queries, rows, min(k + 1, len(rows)), metric=kind)
-    packed = pack(ids + start, from_distance(metric, values))
-    if ids.shape[1] > k:
-        edge = values.max(axis=1) if metric == "l2" else values.min(axis=1)
-        ties = np.flatnonzero((values == edge[:, None]).sum(axis=1) > 1)
-        for part in _slices(ties, len(rows)):
-            packed[part] = _with_ties(queries[part], rows, start, k + 1, metric)
-    return packed
+def _above(
+    queries: NDArray[Any], keys: Column, bar: Floats, k: int, metric: Metric, centre: Floats | None
+) -> Neighbors:
+    """The k best of all rows whose fast score reaches `bar`, by their real scores."""
+    wanted = np.asarray(queries, np.float32)
+    if centre is not None:
+        wanted = wanted - centre
+    above: list[list[NDArray[np.int64]]] = [[] for _ in queries]
+    for start, rows in _blocks(keys, k):
+        if centre is not None:
+            rows -= centre
+        scores = wanted @ rows.T
+        if metric == "l2":
+            scores *= 2
+            scores -= np.einsum("nd,nd->n", rows, rows)
+            scores -= np.einsum("qd,qd->q", wanted, wanted)[:, None]
+        for place, row in enumerate(scores):
+            above[place].append(np.flatnonzero(row >= bar[place]) + start)
+    parts = []
+    for place, ids in enumerate(above):
+        which = np.concatenate(ids)[None]
+        parts.append(in_order(which, rescore(metric, queries[place : place + 1], which, keys), k))
+    return Neighbors(np.concatenate([p.ids for p in parts]), np.concatenate([p.scores for p in parts]))
 
 
-def _with_ties(
-    queries: NDArray[np.float32], rows: NDArray[np.float32], start: int, k: int, metric: Metric
-) -> NDArray[np.int64]:
-    """All scores of a few queries, where FAISS left to chance which of equal rows it kept."""
-    scores = queries @ rows.T
-    if metric == "l2":
-        norms = np.einsum("nd,nd->n", rows, rows)
-        scores = np.minimum(2 * scores - norms - np.einsum("qd,qd->q", queries, queries)[:, None], 0)
-    ids = np.broadcast_to(np.arange(start, start + len(rows)), scores.shape)
-    return best_packed(pack(ids, scores), k)
-
-
-def _slices(which: NDArray[np.integer], width: int) -> Iterator[NDArray[np.integer]]:
-    """Portions of `which` whose dense scores stay small."""
-    size = max(1, BLOCK_BYTES // (32 * width))
-    for start in range(0, len(which), size):
-        yield which[start : start + size]
+def _blocks(keys: Column, least: int) -> Any:
+    """(first row, rows in fp32), BLOCK_BYTES at a time."""
+    for start, block in keys.blocks(max(least, BLOCK_BYTES // (4 * keys.type.width))):
+        yield start, block.astype(np.float32)

@@ -5,9 +5,9 @@
     rows ≥ 1,521       IVF<L>,Flat, 32 probed            too few rows to train a codebook of 256
     fewer              Flat                              lists would not help
 
-M is the largest divisor of the width up to 64 that leaves at least four numbers to a code byte. `np` (no polysemous training) is what constructing the index in code, as
-the paper does, means; without it FAISS's factory spends many times longer on reordering codes, which changes no
-distance. Knows numbers only.
+M is the largest divisor of the width up to 64 that leaves at least four numbers to a code byte. `np` (no polysemous
+training) is what constructing the index in code, as the paper does, means; without it FAISS's factory spends many times
+longer on reordering codes, which changes no distance. Knows numbers only.
 """
 
 import math

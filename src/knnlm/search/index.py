@@ -3,7 +3,7 @@
     STORE/indexes/<name>/index.faiss     what FAISS writes
     STORE/indexes/<name>/manifest.json   key, metric, factory, nprobe, rows, store fingerprint, recall, checksum
 
-FAISS detects neither a flipped bit nor a wrong metric nor a forgotten nprobe; the manifest does. Knows nothing of tokens.
+FAISS detects neither a flipped bit nor a wrong metric nor a forgotten nprobe; the manifest does. Knows no tokens.
 """
 
 import time
@@ -99,8 +99,8 @@ def build_index(
         _write(index, folder)
         write_json(folder / "manifest.json", {
             "format": FORMAT, "key": key, "metric": metric, "factory": factory, "nprobe": nprobe, "rows": store.rows,
-            "store": store.fingerprint, "recall": measured, "recall_k": k, "bytes": (folder / "index.faiss").stat().st_size,
-            "xxh3": checksum_file(folder / "index.faiss"), "seconds": round(time.monotonic() - began, 1),
+            "store": store.fingerprint, "recall": measured, "recall_k": k,
+            "bytes": (folder / "index.faiss").stat().st_size, "xxh3": checksum_file(folder / "index.faiss"), "seconds": round(time.monotonic() - began, 1),
         })  # fmt: skip
         (folder / "trained.faiss").unlink(missing_ok=True)
     say(f"index {name}: recall@{k} {measured:.3f}", progress)
@@ -148,7 +148,8 @@ def set_nprobe(index: Any, nprobe: int) -> None:
     ivf = faiss.try_extract_index_ivf(index)
     if ivf is not None:
         ivf.nprobe = min(nprobe, ivf.nlist)
-        assert faiss.try_extract_index_ivf(index).nprobe == min(nprobe, ivf.nlist)
+        again: Any = faiss.extract_index_ivf(index)
+        assert again.nprobe == min(nprobe, ivf.nlist)
 
 
 def _trained(column: Column, metric: Metric, factory: str, seed: int, folder: Path, show: bool) -> Any:
@@ -212,8 +213,8 @@ def _recall(index: Any, column: Column, metric: Metric, seed: int) -> tuple[floa
 def _check_recall(measured: float, k: int, floor: float, factory: str, nprobe: int) -> None:
     if measured < floor:
         raise KnnlmError(
-            f"index '{factory}' with nprobe {nprobe} finds only {measured:.1%} of the true {k} neighbours, below the floor "
-            f"of {floor:.0%}: raise --nprobe, choose a finer --factory, or lower --recall-floor"
+            f"index '{factory}' with nprobe {nprobe} finds only {measured:.1%} of the true {k} neighbours, below the "
+            f"floor of {floor:.0%}: raise --nprobe, choose a finer --factory, or lower --recall-floor"
         )
 
 

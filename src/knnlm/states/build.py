@@ -2,7 +2,7 @@
 
 The stream of windows is cut into groups of about GROUP_TOKENS; a part ends where a group does. Both depend on the text
 alone, so a resumed build runs the same groups and writes the same bytes. What was committed is skipped, after its
-targets were compared with the text. Knows nothing of search.
+tokens and their places were compared with the text. Knows nothing of search.
 """
 
 import json
@@ -52,8 +52,7 @@ def build_states(
         "model": lm.identity(), "text": text.describe(), "keys": list(tap.keys), "window": window, "stride": stride,
         "part_rows": part_rows,
     }  # fmt: skip
-    with only_writer(out):
-        writer = TableWriter(out, KIND, _columns(tap, DTYPES[dtype], logprobs), meta)
+    with only_writer(out), TableWriter(out, KIND, _columns(tap, DTYPES[dtype], logprobs), meta) as writer:
         if writer.manifest["complete"]:
             say(f"{out} is built already ({writer.rows:,} rows)", progress)
         else:
@@ -96,7 +95,7 @@ class _Build:
         with Meter("build", None, "tokens", self.show, start=committed) as meter:
             for group in _groups(self._pieces(text, window, stride)):
                 count = sum(p.window.scored for p in group)
-                if self.rows + count <= committed:
+                if self.rows < committed:
                     assert before is not None
                     self._skip(before, group)
                 else:
@@ -115,8 +114,8 @@ class _Build:
             tokens = encoded.tokens
             if int(tokens.max()) >= limit:
                 raise KnnlmError(
-                    f"document {encoded.name} has token {int(tokens.max())} but the model predicts only {limit}: use the "
-                    "tokenizer that the model was trained with"
+                    f"document {encoded.name} has token {int(tokens.max())} but the model predicts only {limit}: use "
+                    "the tokenizer that the model was trained with"
                 )
             self.count, self.words = number + 1, self.words + encoded.words
             self.documents.append(DocumentInfo(encoded.name, len(tokens), encoded.words, int(tokens[0])))
@@ -124,9 +123,11 @@ class _Build:
                 yield Piece(number, w, tokens[w.start : w.stop + 1])
 
     def _skip(self, before: Table, group: list[Piece]) -> None:
-        targets = describe_rows(group)["target"]
-        if not np.array_equal(before.columns["target"].read(self.rows, self.rows + len(targets)), targets):
-            raise KnnlmError(f"the text differs from the one {self.writer.path} was begun with: choose another --out")
+        for name, wanted in describe_rows(group).items():
+            if not np.array_equal(before.columns[name].read(self.rows, self.rows + len(wanted)), wanted):
+                raise KnnlmError(
+                    f"the text differs from the one {self.writer.path} was begun with: choose another --out"
+                )
 
     def _commit(self) -> None:
         self.writer.commit({DOCUMENTS: json.dumps(self.documents).encode()})

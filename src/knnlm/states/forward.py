@@ -46,8 +46,12 @@ def rows_of(tap: Tap, pieces: Sequence[Piece], dtype: str, logprobs: bool) -> di
                 columns[name][places] = values
     for name, values in columns.items():
         if not np.isfinite(values).all():
-            raise KnnlmError(f"some {name} values do not fit {values.dtype}: build with --dtype float32")
+            raise KnnlmError(f"some {name} values do not fit {values.dtype}: {_remedy(values.dtype)}")
     return {**columns, **describe_rows(pieces)}
+
+
+def _remedy(dtype: np.dtype[Any]) -> str:
+    return "build with --dtype float32" if dtype == np.float16 else "the model is broken, use another"
 
 
 def describe_rows(pieces: Sequence[Piece]) -> dict[str, NDArray[np.int32]]:

@@ -3,6 +3,7 @@
 Standard format 1.0, readable by any NumPy. Knows nothing of tables.
 """
 
+import contextlib
 import io
 import os
 from pathlib import Path
@@ -21,11 +22,15 @@ class NpyWriter:
         self._file.write(self._header())
 
     def write(self, values: NDArray[Any]) -> None:
-        """Append rows; a value that does not fit the dtype is an error, never a wrong number."""
+        """Append rows; a value that the dtype cannot hold exactly is an error, never a wrong number."""
         wanted = (self.width,) if self.width else ()
         if values.shape[1:] != wanted:
             raise ValueError(f"rows of shape {values.shape[1:]} given, {wanted} expected")
-        self._file.write(np.ascontiguousarray(values, dtype=self.dtype).data)
+        with np.errstate(over="ignore", invalid="ignore"):  # found just below
+            fitted = np.ascontiguousarray(values, dtype=self.dtype)
+        if fitted.dtype != values.dtype and not np.array_equal(fitted, values, equal_nan=True):
+            raise ValueError(f"some values do not fit {self.dtype}")
+        self._file.write(fitted.data)
         self.rows += len(values)
 
     def close(self) -> None:
@@ -35,6 +40,11 @@ class NpyWriter:
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
+
+    def discard(self) -> None:
+        """Close an unfinished file, whatever state the disk is in; what it holds is a left-over."""
+        with contextlib.suppress(OSError):
+            self._file.close()
 
     def _header(self) -> bytes:
         # NumPy pads headers so that a growing first axis keeps their length

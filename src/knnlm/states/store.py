@@ -57,9 +57,10 @@ class Store:
     def targets(self) -> NDArray[np.int32]:
         """All targets, in memory: four bytes a row."""
         targets: NDArray[np.int32] = self.table.columns["target"].all()
-        if len(targets) and not 0 <= int(targets.min()) <= int(targets.max()) < self.vocab_size:
+        outside = targets[(targets < 0) | (targets >= self.vocab_size)]
+        if len(outside):
             raise DamagedError(
-                f"{self.path} holds token {int(targets.max())}, outside the model's {self.vocab_size} entries: build it anew"
+                f"{self.path} holds token {outside[0]}, outside the model's {self.vocab_size} entries: build it anew"
             )
         return targets
 

@@ -19,6 +19,7 @@ from knnlm.errors import DamagedError, KnnlmError
 from knnlm.files import (
     checksum_file,
     full_disk_is_an_error,
+    many_open_files,
     read_json,
     sync_folder,
     write_bytes,
@@ -46,7 +47,8 @@ class TableWriter:
     """Appends rows. Open parts are invisible; `commit` makes the rows so far visible and durable.
 
     A writer on a folder that holds an unfinished table with the same `meta` and columns continues it: `rows` says how
-    many rows are there. The caller then goes on from that row.
+    many rows are there. The caller then goes on from that row. As a context manager it lets go of the open part's files
+    at the end.
     """
 
     def __init__(self, path: Path, kind: str, columns: Mapping[str, ColumnType], meta: Mapping[str, Any]) -> None:
@@ -55,6 +57,13 @@ class TableWriter:
         self.manifest = self._continue(head) or {**head, "complete": False, "rows": 0, "parts": []}
         self._open: dict[str, NpyWriter] = {}
         self._open_rows = 0
+
+    def __enter__(self) -> "TableWriter":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for writer in self._open.values():
+            writer.discard()
 
     @property
     def rows(self) -> int:
@@ -94,8 +103,8 @@ class TableWriter:
                 file.name: {"bytes": file.stat().st_size, "xxh3": checksum_file(file)}
                 for file in sorted(folder.iterdir())
             }
-            sync_folder(folder)
-            sync_folder(folder.parent)
+            for place in (folder, folder.parent, self.path):
+                sync_folder(place)
         part = {"name": folder.name, "rows": self._open_rows, "files": files}
         self._publish({
             **self.manifest, "parts": [*self.manifest["parts"], part], "rows": self.rows + self._open_rows
@@ -128,8 +137,8 @@ class TableWriter:
         found = read_manifest(self.path, head["kind"])
         if {key: found[key] for key in head} != head:
             raise KnnlmError(
-                f"{self.path} was made from something else ({_difference(found, head)}): choose another folder or delete "
-                "that one"
+                f"{self.path} was made from something else ({_difference(found, head)}): choose another folder or "
+                "delete that one"
             )
         return found
 
@@ -168,15 +177,17 @@ class Column:
     def gather(self, ids: NDArray[np.integer]) -> NDArray[Any]:
         """Rows `ids` (any shape, all in range), read in order of place, which is what disks like."""
         flat = ids.ravel()
+        if flat.size and not 0 <= flat.min() <= flat.max() < len(self):  # -1 would be the last row, or none
+            raise IndexError(f"rows {flat.min()} … {flat.max()} asked for, there are {len(self)}")
         if len(self.parts) == 1:
-            return np.asarray(self.parts[0][flat]).reshape(*ids.shape, *self.type.shape(0)[1:])
+            return np.take(self.parts[0], flat, axis=0).reshape(*ids.shape, *self.type.shape(0)[1:])
         order = np.argsort(flat, kind="stable")
         placed = flat[order]
         found = np.empty(self.type.shape(len(flat)), self.type.dtype)
         cuts = np.searchsorted(placed, self.starts)
         for part, begin, low, high in zip(self.parts, self.starts[:-1], cuts[:-1], cuts[1:], strict=True):
             if high > low:
-                found[order[low:high]] = part[placed[low:high] - begin]
+                found[order[low:high]] = np.take(part, placed[low:high] - begin, axis=0)
         return found.reshape(*ids.shape, *self.type.shape(0)[1:])
 
 
@@ -205,9 +216,10 @@ def open_table(
     if not manifest["complete"] and not unfinished:
         raise KnnlmError(f"{path} is not finished ({manifest['rows']:,} rows so far): {remedy}")
     columns = {}
-    for name, described in manifest["columns"].items():
-        column = ColumnType(**described)
-        columns[name] = Column([_map(path, part, name, column) for part in manifest["parts"]], column)
+    with many_open_files(path):
+        for name, described in manifest["columns"].items():
+            column = ColumnType(**described)
+            columns[name] = Column([_map(path, part, name, column) for part in manifest["parts"]], column)
     return Table(path, manifest, columns)
 
 
@@ -237,8 +249,8 @@ def read_manifest(path: Path, kind: str) -> dict[str, Any]:
     if not file.is_file():
         raise KnnlmError(f"{path} is not a {kind} folder (no {MANIFEST}): check the path")
     manifest = read_json(file, newest_format=FORMAT)
-    if manifest["kind"] != kind:
-        raise KnnlmError(f"{path} holds {manifest['kind']}, not {kind}: check the path")
+    if manifest.get("kind") != kind:
+        raise KnnlmError(f"{path} holds {manifest.get('kind', 'something else')}, not {kind}: check the path")
     return manifest
 
 
@@ -250,11 +262,15 @@ def _map(path: Path, part: Mapping[str, Any], name: str, column: ColumnType) -> 
     if file.stat().st_size != wanted:
         raise DamagedError(f"{file} is damaged ({file.stat().st_size:,} bytes, {wanted:,} expected): {RESTORE}")
     try:
-        values: NDArray[Any] = np.load(file, mmap_mode="r", allow_pickle=False)
-    except ValueError as error:
+        values: np.memmap[Any, np.dtype[Any]] = np.load(file, mmap_mode="r", allow_pickle=False)
+    except OSError:
+        raise
+    except Exception as error:  # NumPy parses headers as Python: a flipped bit may raise almost anything
         raise DamagedError(f"{file} is damaged (bad header): {RESTORE}") from error
     if values.dtype != np.dtype(column.dtype) or values.shape != column.shape(part["rows"]):
         raise DamagedError(f"{file} is damaged (shape {values.shape}): {RESTORE}")
+    if values.offset + values.nbytes != wanted:
+        raise DamagedError(f"{file} is damaged (its header has another length): {RESTORE}")
     return values
 
 
@@ -265,6 +281,6 @@ def _describe(columns: Mapping[str, ColumnType]) -> dict[str, dict[str, Any]]:
 def _difference(found: Mapping[str, Any], head: Mapping[str, Any]) -> str:
     for key in ("columns", "format"):
         if found[key] != head[key]:
-            return f"its {key} differ"
-    fields = [k for k in head["meta"] if found["meta"].get(k) != head["meta"][k]]
-    return f"its {' and '.join(fields) or 'settings'} differ" if fields else "its settings differ"
+            return f"other {key}"
+    mine, theirs = head["meta"], found["meta"]
+    return f"other {' and '.join(k for k in {**mine, **theirs} if mine.get(k) != theirs.get(k))}"

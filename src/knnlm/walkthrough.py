@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from knnlm import api
 from knnlm.errors import unknown
-from knnlm.evaluate import Evaluation, Scored, Tuned, evaluate, lambda_curve, score, tau_sweep, tune, votes_of
+from knnlm.evaluation import Evaluation, Scored, Tuned, evaluate, lambda_curve, score, tau_sweep, tune, votes_of
 from knnlm.files import only_writer, read_json, write_bytes, write_json
 from knnlm.lm.documents import Source
 from knnlm.lm.embedded import Embedded
@@ -23,6 +23,7 @@ from knnlm.progress import say
 from knnlm.report.content import Curve, Page, Row
 from knnlm.report.page import render
 from knnlm.search.cache import EXACT, Retrieval, Score
+from knnlm.search.index import open_index
 from knnlm.settings import save_tuned
 from knnlm.similarity import METRICS
 from knnlm.states.store import Store
@@ -72,9 +73,7 @@ def demo(out: str | Path = "demo", scale: str = "demo", *, progress: bool = Fals
         Excerpts(Embedded("test"), size.test_characters),
     )
     with only_writer(folder):
-        trained = api.train(
-            folder / "model", texts.train, valid=texts.valid, preset_name=size.preset, progress=progress
-        )
+        trained = api.train(folder / "model", texts.train, valid=texts.valid, preset=size.preset, progress=progress)
         lm = load_model(folder / "model")
         store = api.build(lm, folder / "store", texts.train, progress=progress)
         valid, test = (api.queries(store, text, lm, progress) for text in (texts.valid, texts.test))
@@ -87,6 +86,7 @@ def demo(out: str | Path = "demo", scale: str = "demo", *, progress: bool = Fals
 
 
 class _Measured(NamedTuple):
+    mask: str  # "exact" or the index's factory string, which says more than its name
     tuned: Tuned
     evaluation: Evaluation
     seconds: float
@@ -106,6 +106,7 @@ def _settings(store: Store, k: int, show: bool) -> list[Retrieval]:
 
 def _measure(store: Store, valid: Store, test: Store, what: Retrieval, folder: Path, show: bool) -> _Measured:
     """Tune and evaluate one setting; a row on disk that belongs to this store and text is not measured again."""
+    mask = EXACT if what.mask == EXACT else str(open_index(store, what.mask).manifest["factory"])
     folder.mkdir(exist_ok=True)
     file = folder / f"{what.key}-{what.metric}-{what.mask}.json"
     about = {"store": store.fingerprint, "valid": valid.fingerprint, "test": test.fingerprint, "k": what.k}
@@ -113,7 +114,7 @@ def _measure(store: Store, valid: Store, test: Store, what: Retrieval, folder: P
         row = read_json(file)
         if row["about"] == about:
             tuned = Tuned(**{**row["tuned"], "retrieval": what})
-            return _Measured(tuned, Evaluation(**api.restored(row["evaluation"])), row["seconds"])
+            return _Measured(mask, tuned, Evaluation(**api.restored(row["evaluation"])), row["seconds"])
     began = time.monotonic()
     tuned = tune(store, valid, what, progress=show)
     save_tuned(store, tuned)
@@ -124,7 +125,7 @@ def _measure(store: Store, valid: Store, test: Store, what: Retrieval, folder: P
     write_json(file, {
         "about": about, "tuned": kept, "evaluation": api.plain(evaluation._asdict()), "seconds": seconds
     })  # fmt: skip
-    return _Measured(tuned, evaluation, seconds)
+    return _Measured(mask, tuned, evaluation, seconds)
 
 
 def _page(
@@ -166,7 +167,7 @@ def _row(m: _Measured) -> Row:
     what, e = m.tuned.retrieval, m.evaluation
     same = {name: getattr(e, name) for name in Row._fields if name in Evaluation._fields}
     return Row(
-        key=what.key, metric=what.metric, mask=what.mask, score=what.score, valid_ppl=m.tuned.interp_ppl,
+        key=what.key, metric=what.metric, mask=m.mask, score=what.score, valid_ppl=m.tuned.interp_ppl,
         seconds=m.seconds, **same,
     )  # fmt: skip
 

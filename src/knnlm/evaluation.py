@@ -1,7 +1,7 @@
 """Tuning on one text, reporting on another: store + queries + retrieval → λ, τ and perplexities.
 
-The neighbours are searched once (search/cache.py) and every τ is a pass over them with λ fitted exactly. Knows nothing of
-files of text or of models: queries arrive as states.
+The neighbours are searched once (search/cache.py) and every τ is a pass over them with λ fitted exactly. Knows
+nothing of files of text or of models: queries arrive as states.
 """
 
 import math

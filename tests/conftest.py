@@ -1,0 +1,68 @@
+"""Fixtures that several rooms share, and settings that make every test repeatable."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import HealthCheck, settings
+
+from knnlm.lm.documents import Files
+from knnlm.lm.presets import SMOKE, new_model
+from knnlm.lm.tokenizer import train_tokenizer
+
+settings.register_profile(
+    "repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=False
+)
+settings.load_profile("repeatable")
+
+WORDS = [
+    "the",
+    "cat",
+    "sat",
+    "on",
+    "a",
+    "mat",
+    "and",
+    "looked",
+    "at",
+    "grey",
+    "dogs",
+    "while",
+    "it",
+    "rained",
+    "outside",
+]
+
+
+def prose(seed: int, sentences: int) -> str:
+    """Text with some structure: enough for a tokenizer and a model to have something to learn."""
+    generator = torch.Generator().manual_seed(seed)
+    lines = []
+    for _ in range(sentences):
+        picks = torch.randint(len(WORDS), (8,), generator=generator).tolist()
+        lines.append(" ".join(WORDS[i] for i in picks) + ".\n")
+    return "".join(lines)
+
+
+@pytest.fixture(scope="session")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Small train, valid and test files of prose."""
+    folder = tmp_path_factory.mktemp("texts")
+    found = {}
+    for seed, (name, sentences) in enumerate({"train": 400, "valid": 60, "test": 60}.items()):
+        found[name] = folder / f"{name}.txt"
+        found[name].write_text(prose(seed, sentences))
+    return found
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory, texts: dict[str, Path]) -> Path:
+    """A model folder: random weights, the architecture of the presets, a tokenizer of the prose."""
+    folder = tmp_path_factory.mktemp("model")
+    tokenizer = train_tokenizer((d.text for d in Files((texts["train"],))), 300)
+    preset = dataclasses.replace(SMOKE, width=16, layers=2, heads=2, context=24)
+    torch.manual_seed(0)
+    new_model(preset, len(tokenizer), tokenizer.bos_token_id).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder

@@ -1,0 +1,38 @@
+"""A store of a tiny model, and queries to it."""
+
+from pathlib import Path
+
+import pytest
+
+from knnlm import api
+from knnlm.lm.documents import Files
+from knnlm.lm.load import LanguageModel, load_model
+from knnlm.states.store import Store
+
+
+@pytest.fixture(scope="session")
+def lm(tiny_model: Path) -> LanguageModel:
+    return load_model(tiny_model)
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory, lm: LanguageModel, texts: dict[str, Path]) -> Path:
+    out = tmp_path_factory.mktemp("search") / "store"
+    api.build(lm, out, texts["train"])
+    return out
+
+
+@pytest.fixture
+def store(built: Path, tmp_path: Path) -> Store:
+    """A copy of its own for every test: indexes and caches are written into it."""
+    import shutil
+
+    from knnlm.states.store import open_store
+
+    shutil.copytree(built, tmp_path / "store")
+    return open_store(tmp_path / "store")
+
+
+@pytest.fixture
+def queries(store: Store, lm: LanguageModel, texts: dict[str, Path]) -> Store:
+    return api.queries(store, Files((texts["valid"],)), lm)

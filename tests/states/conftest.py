@@ -1,0 +1,39 @@
+"""A tiny model that reads, and builds that are cut into several parts."""
+
+from pathlib import Path
+
+import pytest
+
+from knnlm.lm.load import LanguageModel, load_model
+from knnlm.states.build import build_states
+
+from .helpers import Texts, library
+
+
+@pytest.fixture(scope="session")
+def lm(tiny_model: Path) -> LanguageModel:
+    """The tiny model, opened."""
+    return load_model(tiny_model)
+
+
+@pytest.fixture
+def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups of few tokens, so that a short text has several parts."""
+    monkeypatch.setattr("knnlm.states.build.GROUP_TOKENS", 60)
+
+
+@pytest.fixture(scope="session")
+def texts_of_a_library() -> Texts:
+    """A dozen short documents."""
+    return library()
+
+
+@pytest.fixture(scope="session")
+def pristine(lm: LanguageModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished store of three parts with every column; tests copy it before they harm it."""
+    folder = tmp_path_factory.mktemp("pristine") / "store"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("knnlm.states.build.GROUP_TOKENS", 60)
+        store = build_states(lm, library(), folder, window=12, stride=5, logprobs=True, part_rows=90)
+    assert len(store.table.manifest["parts"]) == 3
+    return folder

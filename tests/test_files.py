@@ -1,0 +1,203 @@
+"""Bytes that survive a crash: one spelling, one step, one writer."""
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import xxhash
+from hypothesis import given
+from hypothesis import strategies as st
+
+from knnlm.errors import DamagedError, KnnlmError
+from knnlm.files import (
+    canonical,
+    checksum_file,
+    commit_file,
+    fingerprint,
+    full_disk_is_an_error,
+    only_writer,
+    read_json,
+    write_bytes,
+    write_json,
+)
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.text(), json_values, max_size=4))
+def test_equal_values_have_one_spelling_whatever_their_order(value: dict[str, Any]) -> None:
+    turned = dict(reversed(value.items()))
+    assert canonical(value) == canonical(turned)
+    assert fingerprint(value) == fingerprint(turned)
+    assert json.loads(canonical(value)) == value
+
+
+def test_different_values_have_different_fingerprints() -> None:
+    values: list[Any] = [{}, [], {"a": 1}, {"a": "1"}, {"a": 1.5}, {"a": [1]}, {"b": 1}, None, 0, "", False]
+    assert len({fingerprint(v) for v in values}) == len(values)
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        fingerprint({"a": float("nan")})
+
+
+def test_a_checksum_covers_every_byte_of_a_file_read_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("knnlm.files._BLOCK", 7)
+    for size in (0, 6, 7, 8, 50):
+        (tmp_path / "x").write_bytes(bytes(range(size)))
+        assert checksum_file(tmp_path / "x") == xxhash.xxh3_64_hexdigest(bytes(range(size)))
+
+
+@pytest.mark.parametrize("step", ["fsync", "replace"])
+def test_a_write_that_dies_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    write_bytes(tmp_path / "x", b"old")
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, step, die)
+    with pytest.raises(KeyboardInterrupt):
+        write_bytes(tmp_path / "x", b"new")
+    assert (tmp_path / "x").read_bytes() == b"old"
+    monkeypatch.undo()
+    write_bytes(tmp_path / "x", b"new")
+    assert {f.name: f.read_bytes() for f in tmp_path.iterdir()} == {"x": b"new"}
+
+
+@pytest.mark.parametrize("write", ["bytes", "file"])
+def test_bytes_and_folder_are_flushed_around_the_rename(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: str
+) -> None:
+    (tmp_path / "aside").write_bytes(b"new")
+    steps: list[Any] = []
+    replace = os.replace
+
+    def rename(aside: Path, path: Path) -> None:
+        steps.append(("rename", Path(aside).read_bytes()))
+        replace(aside, path)
+
+    monkeypatch.setattr(os, "fsync", lambda handle: steps.append(os.fstat(handle).st_ino))
+    monkeypatch.setattr(os, "replace", rename)
+    if write == "bytes":
+        write_bytes(tmp_path / "x", b"new")
+    else:
+        commit_file(tmp_path / "aside", tmp_path / "x")
+        assert not (tmp_path / "aside").exists()
+    inode, folder = (tmp_path / "x").stat().st_ino, tmp_path.stat().st_ino
+    assert steps == [inode, ("rename", b"new"), folder]
+
+
+@given(st.dictionaries(st.text().filter(lambda k: k not in ("checksum", "format")), json_values, max_size=4))
+def test_json_is_read_back_as_it_was_written(value: dict[str, Any]) -> None:
+    from tempfile import TemporaryDirectory
+
+    with TemporaryDirectory() as folder:
+        write_json(Path(folder) / "x.json", value)
+        assert read_json(Path(folder) / "x.json", newest_format=1) == value
+
+
+MEANT = {"format": 1, "name": "Müller ½", "x": 0.30000000000000004, "y": 1e-07, "list": [1, {"deep": None}], "z": True}
+
+
+def damaged(file: Path, data: bytes) -> None:
+    file.write_bytes(data)
+    with pytest.raises(DamagedError, match=rf"{file.name} is damaged .*: restore or rebuild it"):
+        read_json(file, newest_format=1)
+
+
+def test_every_flipped_bit_of_a_json_file_is_found(tmp_path: Path) -> None:
+    write_json(tmp_path / "x.json", MEANT)
+    good = (tmp_path / "x.json").read_bytes()
+    for bit in range(len(good) * 8):
+        bad = bytearray(good)
+        bad[bit // 8] ^= 1 << bit % 8
+        damaged(tmp_path / "x.json", bytes(bad))
+
+
+def test_every_truncation_of_a_json_file_is_found(tmp_path: Path) -> None:
+    write_json(tmp_path / "x.json", MEANT)
+    good = (tmp_path / "x.json").read_bytes()
+    for length in range(len(good)):
+        damaged(tmp_path / "x.json", good[:length])
+
+
+@pytest.mark.parametrize("junk", [b"[1, 2]", b"3", b"{}", b'{"x": NaN}', b'{"x": 1e999}', b"\xff\xfe", b"\0" * 99])
+def test_what_is_not_ours_is_damaged(tmp_path: Path, junk: bytes) -> None:
+    damaged(tmp_path / "x.json", junk)
+
+
+def test_a_newer_format_is_refused_only_where_a_limit_is_given(tmp_path: Path) -> None:
+    write_json(tmp_path / "x.json", {"format": 3})
+    assert read_json(tmp_path / "x.json") == read_json(tmp_path / "x.json", newest_format=3) == {"format": 3}
+    with pytest.raises(KnnlmError, match=r"x\.json has format 3 but this knnlm reads up to 2: install a newer knnlm"):
+        read_json(tmp_path / "x.json", newest_format=2)
+
+
+@pytest.mark.parametrize(
+    ("number", "sentence"),
+    [
+        (errno.ENOSPC, "the disk under /there is full: free some space and run the same command again"),
+        (errno.EDQUOT, "the disk under /there is full"),
+        (errno.EACCES, r"cannot write /there \(Permission denied\): choose another folder"),
+        (errno.EROFS, r"cannot write /there \(Read-only file system\)"),
+    ],
+)
+def test_what_the_disk_refuses_becomes_one_sentence(number: int, sentence: str) -> None:
+    with pytest.raises(KnnlmError, match=sentence), full_disk_is_an_error(Path("/there")):
+        raise OSError(number, os.strerror(number))
+
+
+def test_other_errors_stay_what_they_are() -> None:
+    with pytest.raises(OSError, match="Input/output error"), full_disk_is_an_error(Path("/there")):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+@pytest.mark.parametrize("below", [".", "deeper/still"])
+def test_a_file_in_the_place_of_a_folder_is_one_sentence(tmp_path: Path, below: str) -> None:
+    (tmp_path / "x").write_text("a file")
+    with (
+        pytest.raises(KnnlmError, match=r"cannot write .*: choose another folder"),
+        only_writer(tmp_path / "x" / below),
+    ):
+        pass
+
+
+@pytest.fixture
+def other_writer(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
+    """Another process that writes to the folder until it is killed."""
+    hold = "import sys, pathlib, knnlm.files as f\nwith f.only_writer(pathlib.Path(sys.argv[1])): print(1, flush=True); input()"
+    command = [sys.executable, "-c", hold, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "1\n"
+        yield process
+        process.kill()
+
+
+def test_a_second_writer_is_refused_until_the_first_is_dead(
+    tmp_path: Path, other_writer: "subprocess.Popen[str]"
+) -> None:
+    with pytest.raises(KnnlmError, match="another process is writing to .*: wait for it to end"), only_writer(tmp_path):
+        pytest.fail("two writers at once")
+    other_writer.send_signal(signal.SIGKILL)
+    other_writer.wait()
+    with only_writer(tmp_path):
+        pass
+
+
+def test_a_second_writer_in_the_same_process_is_refused_and_errors_free_the_lock(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), only_writer(tmp_path / "made" / "here"):
+        with pytest.raises(KnnlmError, match="another process is writing"), only_writer(tmp_path / "made" / "here"):
+            pytest.fail("two writers at once")
+        raise ZeroDivisionError
+    with only_writer(tmp_path / "made" / "here"):
+        pass

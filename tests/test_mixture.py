@@ -1,0 +1,63 @@
+"""λ: mixing and the exact fit."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+
+from knnlm.errors import UsageError
+from knnlm.metrics import perplexity
+from knnlm.mixture import fit_lambda, mix, oracle
+
+
+def logs(seed: int, n: int, missing: float) -> tuple[np.ndarray, np.ndarray]:
+    """Log-probabilities of two predictors of n tokens; the second misses some altogether."""
+    rng = np.random.default_rng(seed)
+    lm = np.log(rng.uniform(1e-6, 1, n))
+    other = np.log(rng.uniform(1e-9, 1, n)) * rng.choice([0.3, 1, 3])
+    other[rng.uniform(size=n) < missing] = -np.inf
+    return lm, other
+
+
+@given(st.integers(0, 10_000), st.integers(1, 300), st.sampled_from([0.0, 0.2, 0.9, 1.0]))
+def test_the_fit_is_never_worse_than_a_grid_of_10000(seed: int, n: int, missing: float) -> None:
+    lm, other = logs(seed, n, missing)
+    grid = np.linspace(0, 1, 10_001)[:, None]
+    with np.errstate(divide="ignore"):
+        best = np.log((1 - grid) * np.exp(lm) + grid * np.exp(other)).mean(axis=1).max()
+    assert mix(lm, other, fit_lambda(lm, other)).mean() >= best - 1e-12
+
+
+def test_the_ends_are_found() -> None:
+    lm = np.log([0.5, 0.5])
+    assert fit_lambda(lm, np.log([0.1, 0.2])) == 0.0
+    assert fit_lambda(lm, np.log([0.9, 0.8])) == 1.0
+    assert fit_lambda(lm, np.array([-np.inf, -np.inf])) == 0.0
+
+
+def test_extreme_ratios_do_not_overflow() -> None:
+    lam = fit_lambda(np.array([-2000.0, -1.0]), np.array([-1.0, -np.inf]))
+    assert_allclose(lam, 0.5, atol=1e-6)
+
+
+def test_lambda_0_and_1_are_exactly_the_parts() -> None:
+    lm, other = logs(1, 50, 0.3)
+    assert np.array_equal(mix(lm, other, 0.0), lm)
+    assert np.array_equal(mix(lm, other, 1.0), other)
+
+
+def test_mixing_is_the_sum_of_probabilities() -> None:
+    lm, other = logs(2, 50, 0.0)
+    assert_allclose(np.exp(mix(lm, other, 0.3)), 0.7 * np.exp(lm) + 0.3 * np.exp(other), rtol=1e-12)
+
+
+def test_the_oracle_bounds_every_mixture() -> None:
+    lm, other = logs(3, 200, 0.4)
+    assert perplexity(oracle(lm, other)) <= perplexity(mix(lm, other, fit_lambda(lm, other)))
+
+
+@pytest.mark.parametrize("lam", [-0.1, 1.1, float("nan")])
+def test_a_weight_out_of_range_is_refused(lam: float) -> None:
+    with pytest.raises(UsageError, match="lambda .* out of range: choose 0 to 1"):
+        mix(np.zeros(1), np.zeros(1), lam)

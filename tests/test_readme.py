@@ -1,0 +1,44 @@
+"""What the README shows really runs, from an empty folder."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from knnlm.cli.main import run
+
+README = (Path(__file__).parent.parent / "README.md").read_text()
+
+
+def block(marker: str) -> str:
+    found = re.search(rf"<!-- {marker}: run by tests -->\n```\w+\n(.*?)```", README, re.DOTALL)
+    assert found, marker
+    return found[1]
+
+
+@pytest.fixture
+def short_embedded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """An empty folder, and the beginning of each embedded document only: the commands are tested, not the waiting."""
+    import knnlm.lm.embedded as embedded
+
+    real = embedded._documents()
+    short = tuple(d._replace(text=d.text[:150]) for d in real)
+    monkeypatch.setattr(embedded, "_documents", lambda: short)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("short_embedded")
+def test_the_commands_run_as_they_stand(capsys: pytest.CaptureFixture[str]) -> None:
+    commands = [line.partition("#")[0].strip() for line in block("commands").splitlines()]
+    assert len(commands) >= 7
+    for command in commands:
+        words = shlex.split(command)
+        assert words[0] == "knnlm"
+        assert run(words[1:]) == 0, capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("short_embedded")
+def test_the_example_runs_as_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
+    exec(compile(block("example"), "README.md", "exec"), {})
+    assert re.search(r"\d+\.\d → \d+\.\d at λ = 0\.\d\d", capsys.readouterr().out)
