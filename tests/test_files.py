@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -98,8 +99,6 @@ def test_bytes_and_folder_are_flushed_around_the_rename(
 
 @given(st.dictionaries(st.text().filter(lambda k: k not in ("checksum", "format")), json_values, max_size=4))
 def test_json_is_read_back_as_it_was_written(value: dict[str, Any]) -> None:
-    from tempfile import TemporaryDirectory
-
     with TemporaryDirectory() as folder:
         write_json(Path(folder) / "x.json", value)
         assert read_json(Path(folder) / "x.json", newest_format=1) == value
@@ -174,7 +173,10 @@ def test_a_file_in_the_place_of_a_folder_is_one_sentence(tmp_path: Path, below: 
 @pytest.fixture
 def other_writer(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
     """Another process that writes to the folder until it is killed."""
-    hold = "import sys, pathlib, knnlm.files as f\nwith f.only_writer(pathlib.Path(sys.argv[1])): print(1, flush=True); input()"
+    hold = (
+        "import sys, pathlib, knnlm.files\n"
+        "with knnlm.files.only_writer(pathlib.Path(sys.argv[1])): print(1, flush=True); input()"
+    )
     command = [sys.executable, "-c", hold, str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -194,10 +196,16 @@ def test_a_second_writer_is_refused_until_the_first_is_dead(
         pass
 
 
-def test_a_second_writer_in_the_same_process_is_refused_and_errors_free_the_lock(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), only_writer(tmp_path / "made" / "here"):
-        with pytest.raises(KnnlmError, match="another process is writing"), only_writer(tmp_path / "made" / "here"):
-            pytest.fail("two writers at once")
-        raise ZeroDivisionError
-    with only_writer(tmp_path / "made" / "here"):
-        pass
+def test_a_second_writer_in_the_same_process_is_refused(tmp_path: Path) -> None:
+    with (
+        only_writer(tmp_path / "made" / "here"),
+        pytest.raises(KnnlmError, match="another process is writing"),
+        only_writer(tmp_path / "made" / "here"),
+    ):
+        pytest.fail("two writers at once")
+
+
+def test_an_error_frees_the_lock(tmp_path: Path) -> None:
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError), only_writer(tmp_path):
+            raise ZeroDivisionError

@@ -8,7 +8,8 @@ import pytest
 
 from knnlm.cli.main import run
 
-README = (Path(__file__).parent.parent / "README.md").read_text()
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
 
 
 def block(marker: str) -> str:
@@ -42,3 +43,12 @@ def test_the_commands_run_as_they_stand(capsys: pytest.CaptureFixture[str]) -> N
 def test_the_example_runs_as_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
     exec(compile(block("example"), "README.md", "exec"), {})
     assert re.search(r"\d+\.\d → \d+\.\d at λ = 0\.\d\d", capsys.readouterr().out)
+
+
+def test_the_table_is_what_the_committed_run_says() -> None:
+    import json
+
+    from knnlm.report.markdown import demo_table
+
+    record = json.loads((ROOT / "docs" / "results" / "demo.json").read_text())
+    assert demo_table(record) in README

@@ -3,11 +3,9 @@
 Each function resolves names (paths, texts, models, indexes) and hands over to the room that does the work.
 """
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from knnlm.errors import UsageError
 from knnlm.evaluation import Evaluation, Tuned
@@ -233,16 +231,3 @@ def _check(store: Store, what: Retrieval) -> None:
     store.key(what.key)
     if what.mask != EXACT:
         open_index(store, what.mask)
-
-
-def plain(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields for JSON: infinity and NaN, which JSON has not, become null."""
-    return {
-        name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in fields.items()
-    }
-
-
-def restored(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The inverse for an Evaluation, whose one unbounded number is a perplexity."""
-    found = {name: math.inf if value is None else value for name, value in fields.items()}
-    return {**found, "ratio_ci95": tuple(fields["ratio_ci95"])}

@@ -5,8 +5,8 @@ nothing of files of text or of models: queries arrive as states.
 """
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,6 +69,13 @@ class Evaluation(NamedTuple):
     ratio: float
     ratio_ci95: tuple[float, float]
     ratio_ci95_unit: str
+
+
+def from_fields(fields: Mapping[str, Any]) -> Evaluation:
+    """An Evaluation from its JSON fields; the one number that may be infinite, and so null there, is a perplexity."""
+    found: dict[str, Any] = {name: math.inf if value is None else value for name, value in fields.items()}
+    found["ratio_ci95"] = tuple(fields["ratio_ci95"])
+    return Evaluation(**found)
 
 
 class Scored(NamedTuple):

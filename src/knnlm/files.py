@@ -8,6 +8,7 @@ import contextlib
 import errno
 import fcntl
 import json
+import math
 import os
 import resource
 from collections.abc import Iterator, Mapping
@@ -26,6 +27,13 @@ def canonical(value: Any) -> bytes:
     """JSON with one spelling: sorted keys, no white space, no NaN. Equal values give equal bytes."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return text.encode()
+
+
+def finite(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields for JSON, which has neither infinity nor NaN: they become null."""
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in fields.items()
+    }
 
 
 def fingerprint(value: Any) -> str:

@@ -43,9 +43,10 @@ def choose_tuned(store: Store, **wanted: Any) -> Tuned:
         have = asdict(tuned.retrieval)
         if all(value is None or have[name] == value for name, value in wanted.items()):
             return tuned
+    where = store.path
     asked = ", ".join(f"{name} {value}" for name, value in wanted.items() if value is not None)
     flags = " --exact" if wanted.get("mask") == EXACT else ""
     raise KnnlmError(
-        f"{store.path} is not tuned{f' for {asked}' if asked else ''}: run 'knnlm tune {store.path} --text VALID{flags}' "
+        f"{where} is not tuned{f' for {asked}' if asked else ''}: run 'knnlm tune {where} --text VALID{flags}' "
         "first, or give --lambda and --temperature"
     )

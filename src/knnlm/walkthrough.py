@@ -11,8 +11,19 @@ from typing import Any, NamedTuple
 
 from knnlm import api
 from knnlm.errors import unknown
-from knnlm.evaluation import Evaluation, Scored, Tuned, evaluate, lambda_curve, score, tau_sweep, tune, votes_of
-from knnlm.files import only_writer, read_json, write_bytes, write_json
+from knnlm.evaluation import (
+    Evaluation,
+    Scored,
+    Tuned,
+    evaluate,
+    from_fields,
+    lambda_curve,
+    score,
+    tau_sweep,
+    tune,
+    votes_of,
+)
+from knnlm.files import finite, only_writer, read_json, write_bytes, write_json
 from knnlm.lm.documents import Source
 from knnlm.lm.embedded import Embedded
 from knnlm.lm.load import LanguageModel, load_model
@@ -114,7 +125,7 @@ def _measure(store: Store, valid: Store, test: Store, what: Retrieval, folder: P
         row = read_json(file)
         if row["about"] == about:
             tuned = Tuned(**{**row["tuned"], "retrieval": what})
-            return _Measured(mask, tuned, Evaluation(**api.restored(row["evaluation"])), row["seconds"])
+            return _Measured(mask, tuned, from_fields(row["evaluation"]), row["seconds"])
     began = time.monotonic()
     tuned = tune(store, valid, what, progress=show)
     save_tuned(store, tuned)
@@ -123,7 +134,7 @@ def _measure(store: Store, valid: Store, test: Store, what: Retrieval, folder: P
     say(f"{what.key}-{what.metric} {what.mask}: {evaluation.base_ppl:.1f} → {evaluation.interp_ppl:.1f}", show)
     kept = {name: value for name, value in tuned._asdict().items() if name != "retrieval"}
     write_json(file, {
-        "about": about, "tuned": kept, "evaluation": api.plain(evaluation._asdict()), "seconds": seconds
+        "about": about, "tuned": kept, "evaluation": finite(evaluation._asdict()), "seconds": seconds
     })  # fmt: skip
     return _Measured(mask, tuned, evaluation, seconds)
 
@@ -201,6 +212,6 @@ def _next_commands(out: str) -> tuple[str, ...]:
 
 def as_json(found: Demo) -> dict[str, Any]:
     """The object of `knnlm demo --json`."""
-    rows = [api.plain({**row._asdict(), "lambda": row.lam}) for row in found.page.rows]
+    rows = [finite({**row._asdict(), "lambda": row.lam}) for row in found.page.rows]
     best = min(rows, key=lambda row: row["valid_ppl"])
     return {"base_ppl": best["base_ppl"], "rows": rows, "best": best, "report": str(found.report)}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from knnlm.cli.main import run
+from knnlm.cli.main import run, spread_texts
 
 
 def ask(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:
@@ -113,3 +113,17 @@ def test_the_version_is_printed() -> None:
     import knnlm
 
     assert done.stdout.strip() == knnlm.__version__
+
+
+@pytest.mark.parametrize(
+    ("typed", "understood"),
+    [
+        ("build model --text a b c --out d", "build model --text a --text b --text c --out d"),
+        ("train --text a b --preset smoke", "train --text a --text b --preset smoke"),
+        ("eval store --exact --text a b", "eval store --exact --text a --text b"),
+        ("tune --text a store", "tune --text a store"),  # STORE may come last
+        ("", ""),
+    ],
+)
+def test_several_texts_may_follow_one_flag(typed: str, understood: str) -> None:
+    assert spread_texts(typed.split()) == understood.split()

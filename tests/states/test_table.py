@@ -10,19 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from knnlm.errors import KnnlmError
-from knnlm.states.table import ColumnType, Table, TableWriter, open_table, verify_table
+from knnlm.states.table import Table, TableWriter, open_table, verify_table
 
-KIND = "things"
-COLUMNS = {"state": ColumnType("<f2", 3), "number": ColumnType("<i4", 0)}
-
-
-def rows(start: int, stop: int) -> dict[str, NDArray[Any]]:
-    """Rows start … stop-1 of an endless table in which no two rows are alike."""
-    number = np.arange(start, stop, dtype="<i4")
-    return {"state": (number[:, None] + [0.0, 0.25, 0.5]).astype("<f2"), "number": number}
+from .tables import COLUMNS, KIND, rows
 
 
 def write(folder: Path, parts: list[list[int]]) -> Table:

@@ -13,7 +13,7 @@ from knnlm.files import read_json, write_json
 from knnlm.states.table import MANIFEST, ColumnType, TableWriter, open_table
 
 from .helpers import contents
-from .test_table import COLUMNS, KIND, rows
+from .tables import COLUMNS, KIND, rows
 
 META = {"model": {"name": "m", "size": 3}, "text": "t", "window": 12}
 

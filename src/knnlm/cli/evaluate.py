@@ -42,6 +42,7 @@ def evaluate(
     """
     from knnlm import api
     from knnlm.errors import unknown
+    from knnlm.files import finite
     from knnlm.report import formats
 
     if score not in (None, "search", "real"):
@@ -52,7 +53,7 @@ def evaluate(
         lam=lam, temperature=temperature, progress=True,
     )  # fmt: skip
     what = tuned.retrieval
-    fields = {**asdict(what), **api.plain(e._asdict())}
+    fields = {**asdict(what), **finite(e._asdict())}
     fields["lambda"] = fields.pop("lam")
     low, high = e.ratio_ci95
     lines = [

@@ -39,6 +39,26 @@ def _root(
     pass
 
 
+def spread_texts(arguments: list[str]) -> list[str]:
+    """`--text A B` as `--text A --text B`, which is what click understands.
+
+    Only once the verb and its own argument (STORE or MODEL; train has none) have been seen: before that, what follows
+    a path may be that argument.
+    """
+    needed = 1 if arguments[:1] == ["train"] else 2
+    found: list[str] = []
+    plain, in_texts = 0, False
+    for place, word in enumerate(arguments):
+        if word.startswith("-") and word != "-":
+            in_texts = word == "--text" and plain >= needed
+        elif in_texts and arguments[place - 1] != "--text":
+            found.append("--text")
+        elif place == 0 or not arguments[place - 1].startswith("-"):
+            plain += 1
+        found.append(word)
+    return found
+
+
 def main() -> None:
     """Entry point of the console script."""
     sys.exit(run(sys.argv[1:]))
@@ -47,7 +67,7 @@ def main() -> None:
 def run(arguments: list[str]) -> int:
     """Run one command line and return its exit code."""
     try:
-        outcome = app(args=arguments, prog_name="knnlm", standalone_mode=False)
+        outcome = app(args=spread_texts(arguments), prog_name="knnlm", standalone_mode=False)
     except KnnlmError as error:
         print(f"knnlm: {error}", file=sys.stderr)
         return error.exit_code

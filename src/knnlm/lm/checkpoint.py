@@ -32,7 +32,7 @@ def save_tensors(path: Path, tensors: dict[str, torch.Tensor], note: dict[str, A
     """Write tensors and a JSON note, atomically."""
     with full_disk_is_an_error(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    metadata = {"note": json.dumps(note), "format": "pt"}
+    metadata = {"note": json.dumps(note)}  # one entry: several would be written in an order that changes
     # not save_file: it hides a full disk behind an error of its own, and a kill would leave its temporary file behind
     write_bytes(path, safetensors.torch.save({n: t.detach().contiguous() for n, t in tensors.items()}, metadata))
 

@@ -100,7 +100,8 @@ def build_index(
         write_json(folder / "manifest.json", {
             "format": FORMAT, "key": key, "metric": metric, "factory": factory, "nprobe": nprobe, "rows": store.rows,
             "store": store.fingerprint, "recall": measured, "recall_k": k,
-            "bytes": (folder / "index.faiss").stat().st_size, "xxh3": checksum_file(folder / "index.faiss"), "seconds": round(time.monotonic() - began, 1),
+            "bytes": (folder / "index.faiss").stat().st_size, "xxh3": checksum_file(folder / "index.faiss"),
+            "seconds": round(time.monotonic() - began, 1),
         })  # fmt: skip
         (folder / "trained.faiss").unlink(missing_ok=True)
     say(f"index {name}: recall@{k} {measured:.3f}", progress)

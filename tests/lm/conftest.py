@@ -1,0 +1,34 @@
+"""Texts to train on, and an unfinished run."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.lm.training import Texts, interrupt_after
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Sums in one order, so that weights can be compared bit for bit."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def prose(tmp_path: Path) -> Texts:
+    """A training and a validation text."""
+    return Texts(tmp_path)
+
+
+@pytest.fixture
+def unfinished(tmp_path: Path, prose: Texts) -> Path:
+    """A folder with a run of `prose` that was stopped by Ctrl-C."""
+    with pytest.MonkeyPatch.context() as patch:
+        interrupt_after(2, patch)
+        with pytest.raises(KeyboardInterrupt):
+            prose.into(tmp_path / "unfinished", save_every=3)
+    return tmp_path / "unfinished"
