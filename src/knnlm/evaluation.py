@@ -5,7 +5,7 @@ nothing of files of text or of models: queries arrive as states.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -199,9 +199,8 @@ def _point(lm: NDArray[np.float64], votes: TargetVotes, tau: float, units: float
     return TauPoint(tau, units, lam, perplexity(mix(lm, knn, lam)))
 
 
-def _widen(points: dict[float, TauPoint], visit: object) -> None:
+def _widen(points: dict[float, TauPoint], visit: Callable[[float], TauPoint]) -> None:
     """While the best τ is at an end of the range, go further; a plateau ends it."""
-    assert callable(visit)
     while True:
         best = min(points.values(), key=lambda p: p.ppl).units
         if best == max(points) and best < _WIDEST:
@@ -212,9 +211,8 @@ def _widen(points: dict[float, TauPoint], visit: object) -> None:
             return
 
 
-def _refine(points: dict[float, TauPoint], visit: object) -> None:
+def _refine(points: dict[float, TauPoint], visit: Callable[[float], TauPoint]) -> None:
     """Halve the (logarithmic) steps around the best τ until they are below 2%."""
-    assert callable(visit)
     step = 2.0
     while step > 1.02:
         best = min(points.values(), key=lambda p: p.ppl).units

@@ -3,7 +3,11 @@
 Knows stores and tokenizers; knows nothing of how it will be shown.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from knnlm.components.knn import weights
 from knnlm.evaluation import Tuned, score
@@ -18,7 +22,7 @@ SHOWN_HITS = 5
 CONTEXT_TOKENS = 24
 
 
-def passage(store: Store, queries: Store, tuned: Tuned, tokenizer: object) -> Passage:
+def passage(store: Store, queries: Store, tuned: Tuned, tokenizer: Any) -> Passage:
     """The beginning of the document whose gain is the median one: neither the best nor the worst case."""
     scored = score(store, queries, tuned)
     mixed = mix(scored.lm, scored.knn, tuned.lam)
@@ -28,7 +32,7 @@ def passage(store: Store, queries: Store, tuned: Tuned, tokenizer: object) -> Pa
     start, stop = int(rows[0]), int(rows[-1]) + 1
     near = cached_neighbors(store, queries, tuned.retrieval).read(start, stop)
     log_weights = weights(near.scores, tuned.temperature)
-    decode = tokenizer.decode  # type: ignore[attr-defined]
+    decode = tokenizer.decode
     tokens = tuple(
         Token(
             text=decode([int(queries.targets[row])]),
@@ -43,16 +47,16 @@ def passage(store: Store, queries: Store, tuned: Tuned, tokenizer: object) -> Pa
     return Passage(queries.documents[chosen].name, f"{what.key} {what.metric}, {what.mask} search", tokens)
 
 
-def _median_document(documents: np.ndarray, gains: np.ndarray) -> int:
+def _median_document(documents: NDArray[np.int32], gains: NDArray[np.float64]) -> int:
     numbers = np.unique(documents)
     means = np.array([gains[documents == d].mean() for d in numbers])
     return int(numbers[np.argsort(means)[len(means) // 2]])
 
 
 def _hits(
-    store: Store, near: Neighbors, log_weights: np.ndarray, query: int, target: int, decode: object
+    store: Store, near: Neighbors, log_weights: NDArray[np.float32], query: int, target: int, decode: Callable[..., str]
 ) -> tuple[Hit, ...]:
-    assert callable(decode)
+    """The strongest neighbours of one query; they are sorted, so the first are the strongest."""
     hits = []
     for rank in range(min(SHOWN_HITS, near.ids.shape[1])):
         row = int(near.ids[query, rank])

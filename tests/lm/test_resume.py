@@ -17,7 +17,7 @@ from knnlm.lm.train import LAST, RECORD, Trained
 from tests.lm.training import TINY, Texts, contents, interrupt_after, write_text
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-LONGER = dataclasses.replace(TINY, steps=90)
+LONGER = dataclasses.replace(TINY, steps=150)
 
 
 def result(out: Path, trained: Trained) -> tuple[object, ...]:

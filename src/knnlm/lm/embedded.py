@@ -102,4 +102,5 @@ def _defining(
         node = pending.pop()
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
-        pending.extend(reversed(list(ast.iter_child_nodes(node))))
+        # an expression, which is most of the tree, defines nothing that has a docstring
+        pending.extend(reversed([n for n in ast.iter_child_nodes(node) if not isinstance(n, ast.expr)]))

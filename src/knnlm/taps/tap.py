@@ -92,7 +92,7 @@ class Tap:
         states = self.read(ids)
         wanted = self.model(input_ids=ids, use_cache=False).logits
         error = (self.logits(states.ffn) - wanted).abs().max().item()
-        if not error <= 1e-3 * max(1.0, wanted.abs().max().item()):
+        if not error <= 1e-3 * wanted.abs().max().item():
             raise KnnlmError(
                 f"cannot read 'ffn' from {type(self.model).__name__}: its output embedding does not give its logits "
                 f"(off by {error:.2g}), so it scales or caps them in a way that knnlm does not know yet"

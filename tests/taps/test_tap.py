@@ -1,0 +1,140 @@
+"""Taps read the states they name, and leave the model as they found it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from knnlm.errors import UsageError
+from knnlm.taps import FAMILIES, KEYS, Tap, checked_keys
+from tests.taps import models
+
+MODELS: dict[str, Callable[[], Any]] = {"opt": models.opt, "gpt2": models.gpt2}
+
+
+@pytest.fixture(params=sorted(MODELS))
+def model(request: pytest.FixtureRequest) -> Any:
+    return MODELS[request.param]()
+
+
+def att_by_hand(model: Any, ids: torch.Tensor) -> torch.Tensor:
+    """The last block's first half, from its sub-modules: norm(x + attention(norm(x)))."""
+    length = ids.shape[1]
+    causal = torch.full((length, length), float("-inf")).triu(1)[None, None]
+    x = model(input_ids=ids, output_hidden_states=True, use_cache=False).hidden_states[-2]  # enters the last block
+    if model.config.model_type == "gpt2":
+        block = model.transformer.h[-1]
+        attended = block.attn(block.ln_1(x), attention_mask=causal)[0]
+        return block.ln_2(x + attended)
+    block = model.model.decoder.layers[-1]
+    attended = block.self_attn(block.self_attn_layer_norm(x), attention_mask=causal)[0]
+    return block.final_layer_norm(x + attended)
+
+
+def hooks(model: Any) -> int:
+    return sum(len(m._forward_pre_hooks) + len(m._forward_hooks) for m in model.modules())
+
+
+def test_every_family_is_tested() -> None:
+    assert set(MODELS) == set(FAMILIES)
+
+
+@torch.inference_mode()
+def test_att_is_what_the_last_feed_forward_layer_reads(model: Any) -> None:
+    ids = models.some_tokens()
+    att = Tap(model).read(ids).of("att")
+    assert att.shape == (3, 17, 32)
+    torch.testing.assert_close(att, att_by_hand(model, ids), rtol=1e-5, atol=1e-6)
+
+
+@torch.inference_mode()
+def test_ffn_is_what_the_output_embedding_reads(model: Any) -> None:
+    ids = models.some_tokens()
+    read: list[torch.Tensor] = []
+    head = model.get_output_embeddings()
+    handle = head.register_forward_pre_hook(lambda _, inputs: read.append(inputs[0]))
+    last = model(input_ids=ids, output_hidden_states=True).hidden_states[-1]
+    handle.remove()
+    ffn = Tap(model).read(ids).of("ffn")
+    torch.testing.assert_close(ffn, read[0])
+    torch.testing.assert_close(ffn, last)
+
+
+@torch.inference_mode()
+def test_the_head_of_ffn_gives_the_models_own_logits(model: Any) -> None:
+    ids = models.some_tokens()
+    tap = Tap(model)
+    torch.testing.assert_close(tap.logits(tap.read(ids).ffn), model(input_ids=ids).logits)
+
+
+@torch.inference_mode()
+def test_a_state_depends_on_nothing_to_its_right(model: Any) -> None:
+    ids = models.some_tokens(rows=1)
+    changed = ids.clone()
+    changed[0, 9:] = (changed[0, 9:] + 1) % models.VOCABULARY
+    one, other = (Tap(model).read(x) for x in (ids, changed))
+    for key in KEYS:
+        torch.testing.assert_close(one.of(key)[:, :9], other.of(key)[:, :9])
+        assert not torch.allclose(one.of(key)[:, 9:], other.of(key)[:, 9:])
+
+
+@torch.inference_mode()
+def test_rows_of_a_batch_do_not_mix(model: Any) -> None:
+    ids = models.some_tokens(rows=3)
+    tap = Tap(model)
+    together = tap.read(ids)
+    for i in range(3):
+        alone = tap.read(ids[i : i + 1])
+        for key in KEYS:
+            torch.testing.assert_close(together.of(key)[i], alone.of(key)[0], rtol=1e-4, atol=1e-6)
+
+
+def test_the_model_is_left_as_it_was_found(model: Any) -> None:
+    before, forward = model.state_dict(), {id(m): m.forward.__func__ for m in model.modules()}
+    wanted = model(input_ids=models.some_tokens()).logits
+    tap = Tap(model)
+    tap.read(models.some_tokens())
+    assert hooks(model) == 0
+    assert all("forward" not in vars(m) and m.forward.__func__ is forward[id(m)] for m in model.modules())
+    assert all(torch.equal(t, model.state_dict()[name]) for name, t in before.items())
+    torch.testing.assert_close(model(input_ids=models.some_tokens()).logits, wanted)
+
+
+def test_hooks_are_removed_when_the_model_fails(model: Any) -> None:
+    tap = Tap(model)
+    with pytest.raises(IndexError):
+        tap.read(torch.tensor([[models.VOCABULARY + 5]]))
+    assert hooks(model) == 0
+
+
+@torch.inference_mode()
+def test_only_what_is_asked_for_is_read(model: Any) -> None:
+    ids = models.some_tokens()
+    states = Tap(model, ["ffn"]).read(ids)
+    assert states.att is None
+    torch.testing.assert_close(states.ffn, Tap(model).read(ids).ffn)
+
+
+@torch.inference_mode()
+def test_the_output_embedding_is_not_run_to_read_states(model: Any) -> None:
+    tap = Tap(model)
+    runs: list[int] = []
+    model.get_output_embeddings().register_forward_hook(lambda *_: runs.append(1))
+    tap.read(models.some_tokens())
+    assert runs == []
+
+
+def test_the_widths_are_those_of_the_states(model: Any) -> None:
+    assert Tap(model).widths() == {"att": 32, "ffn": 32}
+    assert Tap(model, ["ffn"]).widths() == {"ffn": 32}
+
+
+def test_keys_come_out_once_and_in_a_fixed_order() -> None:
+    assert checked_keys(["ffn", "att", "ffn"]) == ("att", "ffn")
+    assert checked_keys(["ffn"]) == ("ffn",)
+
+
+def test_an_unknown_key_is_refused_with_the_nearest() -> None:
+    with pytest.raises(UsageError, match=r"unknown key 'fnn': did you mean 'ffn'\? choose one of att, ffn"):
+        checked_keys(["att", "fnn"])
