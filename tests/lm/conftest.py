@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.lm.training import Texts, interrupt_after
+from tests.lm.training import Texts, interrupt_after, write_text
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture
 def prose(tmp_path: Path) -> Texts:
     """A training and a validation text."""
-    return Texts(tmp_path)
+    return Texts(write_text(tmp_path / "train.txt", 1), write_text(tmp_path / "valid.txt", 2, 300))
 
 
 @pytest.fixture

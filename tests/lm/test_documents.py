@@ -151,3 +151,9 @@ def test_an_unknown_split_is_refused_with_the_nearest() -> None:
         UsageError, match=r"unknown split 'vlaid': did you mean 'valid'\? choose one of test, train, valid"
     ):
         checked_split("vlaid")
+
+
+def test_one_endless_line_is_cut_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(documents, "PIECE_CHARACTERS", 50)
+    (tmp_path / "line.txt").write_text("x" * 175)
+    assert [len(d.text) for d in read(tmp_path / "line.txt")] == [50, 50, 50, 25]

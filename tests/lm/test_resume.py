@@ -1,6 +1,7 @@
 """A run that was stopped, however rudely, ends as if it never had been; what is not its own it leaves alone."""
 
 import dataclasses
+import json
 import multiprocessing
 import random
 import shutil
@@ -9,15 +10,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 from knnlm.errors import DamagedError, KnnlmError
 from knnlm.files import read_json
-from knnlm.lm.checkpoint import read_tensors
 from knnlm.lm.train import LAST, RECORD, Trained
 from tests.lm.training import TINY, Texts, contents, interrupt_after, write_text
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-LONGER = dataclasses.replace(TINY, steps=150)
+LONGER = dataclasses.replace(TINY, steps=200)
 
 
 def result(out: Path, trained: Trained) -> tuple[object, ...]:
@@ -27,16 +28,19 @@ def result(out: Path, trained: Trained) -> tuple[object, ...]:
     return trained.best_step, trained.valid_ppl, losses, files
 
 
-def train_in_a_process(folder: str) -> None:
-    """What the killed process does; its texts are in `folder`."""
-    import torch
-
+def train_in_a_process(texts: Texts, out: Path) -> None:
+    """What the killed process does."""
     torch.set_num_threads(1)
-    Texts(Path(folder)).into(Path(folder) / "killed", LONGER, save_every=3)
+    texts.into(out, LONGER, save_every=3)
 
 
 def saved_step(out: Path) -> int:
-    return int(read_tensors(out / LAST)[1]["step"]) if (out / LAST).is_file() else 0
+    """How far the checkpoint is, while another process may be replacing it."""
+    if not (out / LAST).is_file():
+        return 0
+    data = (out / LAST).read_bytes()
+    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    return int(json.loads(header["__metadata__"]["note"])["step"])
 
 
 def test_a_run_killed_again_and_again_ends_with_the_bytes_of_one_that_was_not(tmp_path: Path, prose: Texts) -> None:
@@ -52,7 +56,7 @@ def test_a_run_killed_again_and_again_ends_with_the_bytes_of_one_that_was_not(tm
         lambda: saved_step(out) >= 54,
     ]
     for moment in moments:
-        process = context.Process(target=train_in_a_process, args=(str(tmp_path),))
+        process = context.Process(target=train_in_a_process, args=(prose, out))
         process.start()
         while process.is_alive() and not moment():
             time.sleep(0.002)

@@ -144,3 +144,20 @@ def test_the_fingerprint_changes_with_the_vocabulary_and_with_the_first_token(to
     others = [trained(vocab_size=291), trained(TEXT.replace("fox", "cat")), without_bos]
     prints = {tokenizer_fingerprint(t) for t in [tokenizer, *others]}
     assert len(prints) == 4
+
+
+def test_text_that_spells_a_special_token_stays_text() -> None:
+    tokenizer = train_tokenizer(["some plain text"], 300)
+    text = f"before {END_OF_TEXT} after"
+    (encoded,) = encode(tokenizer, [Document("page", text)])
+    assert encoded.tokens.tolist().count(tokenizer.bos_token_id) == 1  # the one that begins the document
+    assert tokenizer.decode(encoded.tokens[1:]) == text
+
+
+def test_encoding_leaves_the_callers_tokenizer_as_it_was() -> None:
+    tokenizer = train_tokenizer(["some plain text"], 300)
+    tokenizer.backend_tokenizer.enable_truncation(3)
+    before = tokenizer_fingerprint(tokenizer)
+    (encoded,) = encode(tokenizer, [Document("page", "far more than three tokens of text")])
+    assert len(encoded.tokens) > 4
+    assert tokenizer_fingerprint(tokenizer) == before

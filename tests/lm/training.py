@@ -26,12 +26,12 @@ def write_text(file: Path, seed: int, words: int = 2000) -> Files:
     return Files((file,))
 
 
+@dataclasses.dataclass
 class Texts:
-    """A training and a validation text in a folder."""
+    """A training and a validation text."""
 
-    def __init__(self, folder: Path) -> None:
-        self.train: Source = write_text(folder / "train.txt", 1)
-        self.valid: Source = write_text(folder / "valid.txt", 2, 300)
+    train: Source
+    valid: Source
 
     def into(self, out: Path, preset: Preset = TINY, seed: int = 0, save_every: int | None = None) -> Trained:
         """Train on them."""

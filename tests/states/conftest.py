@@ -1,5 +1,6 @@
 """A tiny model that reads, and builds that are cut into several parts."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,13 @@ import pytest
 from knnlm.lm.load import LanguageModel, load_model
 from knnlm.states.build import build_states
 
-from .helpers import Texts, library
+from .helpers import library
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is flushed to the real disk: no test pulls the plug, and those that pretend to bring their own disk."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 @pytest.fixture(scope="session")
@@ -20,12 +27,6 @@ def lm(tiny_model: Path) -> LanguageModel:
 def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """Groups of few tokens, so that a short text has several parts."""
     monkeypatch.setattr("knnlm.states.build.GROUP_TOKENS", 60)
-
-
-@pytest.fixture(scope="session")
-def texts_of_a_library() -> Texts:
-    """A dozen short documents."""
-    return library()
 
 
 @pytest.fixture(scope="session")

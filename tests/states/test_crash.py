@@ -18,10 +18,9 @@ from .tables import KIND, PART, ROWS, rows, write_table
 Work = Callable[[Path], object]
 
 
-def crash(fails_at: int, folder: Path, work: Work) -> Disk:
-    with Disk(fails_at).in_use() as disk, pytest.raises(Crash):
+def crash(disk: Disk, folder: Path, work: Work) -> None:
+    with disk.in_use(), pytest.raises(Crash):
         work(folder)
-    return disk
 
 
 @pytest.mark.parametrize("power", ["stays", "fails"])
@@ -32,7 +31,8 @@ def test_a_table_survives_a_crash_at_every_step(tmp_path: Path, power: str) -> N
     seen = []
     for step in range(1, steps + 1):
         folder = tmp_path / str(step)
-        disk = crash(step, folder, write_table)
+        disk = Disk(fails_at=step)
+        crash(disk, folder, write_table)
         if power == "fails" and folder.exists():
             disk.lose_power(folder)
         seen.append(committed(folder))
@@ -50,8 +50,11 @@ def test_a_table_survives_a_crash_at_every_step(tmp_path: Path, power: str) -> N
 def test_a_table_survives_crash_after_crash(tmp_path: Path) -> None:
     whole, folder = tmp_path / "whole", tmp_path / "torn"
     steps = run(whole, write_table)
-    for step in (steps // 3, steps // 4, 3, steps // 5, 2):
-        crash(step, folder, write_table).lose_power(folder)
+    disk = Disk()
+    for step in (steps // 2, steps // 4, 3, steps // 3, 2):
+        disk.fails_at = disk.steps + step
+        crash(disk, folder, write_table)
+        disk.lose_power(folder)
     write_table(folder)
     assert contents(folder) == contents(whole)
 
@@ -69,7 +72,7 @@ def test_a_build_survives_a_crash_at_every_step(tmp_path: Path, lm: LanguageMode
     seen = []
     for step in range(1, steps + 1):
         folder = tmp_path / str(step)
-        crash(step, folder, build)
+        crash(Disk(fails_at=step), folder, build)
         seen.append(committed(folder))
         if seen[-1]:
             table = open_table(folder, STATES, unfinished=True)

@@ -73,6 +73,16 @@ def test_any_flipped_bit_of_a_header_is_noticed(tmp_path: Path) -> None:
             verify_table(open_table(tmp_path, "things"))
 
 
+@pytest.mark.parametrize("bit", [1, 2, 4, 5])
+def test_a_header_of_another_length_is_noticed_before_rows_are_read_out_of_place(store: Path, bit: int) -> None:
+    file = store / "parts/000001/ffn.npy"
+    data = bytearray(file.read_bytes())
+    data[8] ^= 1 << bit
+    file.write_bytes(data)
+    with pytest.raises(DamagedError, match=r"ffn\.npy is damaged \((bad header|its header has another length)\)"):
+        open_store(store)
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_any_truncation_is_noticed(store: Path, name: str) -> None:
     file, chance = store / name, random.Random(name)

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, TextIO
 
 from knnlm.errors import KnnlmError, UsageError, unknown
 from knnlm.files import checksum_file
@@ -197,10 +197,10 @@ def _json_lines(path: Path, lines: Iterable[str]) -> Iterator[Document]:
         yield Document(str(row.get("name") or row.get("id") or f"{path.name}:{number}"), text)
 
 
-def _pieces(name: str, lines: Iterable[str]) -> Iterator[Document]:
+def _pieces(name: str, file: TextIO) -> Iterator[Document]:
     gathered: list[str] = []
     size, piece = 0, 0
-    for line in lines:
+    while line := file.readline(PIECE_CHARACTERS):  # a longer line is cut: memory matters more than it does
         if size + len(line) > PIECE_CHARACTERS and gathered:
             yield Document(f"{name}#{piece}", "".join(gathered))
             gathered, size, piece = [], 0, piece + 1

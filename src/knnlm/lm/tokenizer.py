@@ -59,12 +59,11 @@ def tokenizer_fingerprint(tokenizer: Any) -> str:
 def encode(tokenizer: Any, documents: Iterable[Document]) -> Iterator[Encoded]:
     """Token ids of each document, in order; documents with nothing to predict are left out.
 
-    Documents are tokenized a batch at a time, which uses all cores and bounds memory.
+    Documents are tokenized a batch at a time, which uses all cores and bounds memory. Text that spells a special token,
+    such as a page about tokenizers does, stays text.
     """
+    rules = _rules_for_text(tokenizer)
     for batch in _batches(documents):
-        rules = tokenizer.backend_tokenizer
-        rules.no_truncation()
-        rules.no_padding()
         encodings = rules.encode_batch([d.text for d in batch], add_special_tokens=False)
         for document, encoding in zip(batch, encodings, strict=True):
             encoded = _encoded(document, encoding, tokenizer.bos_token_id)
@@ -78,6 +77,17 @@ def token_stream(tokenizer: Any, documents: Iterable[Document]) -> NDArray[np.in
     if not parts:
         raise KnnlmError("the text is empty: give a file with text in it")
     return np.concatenate(parts)
+
+
+def _rules_for_text(tokenizer: Any) -> Any:
+    """A copy of the tokenizer's rules that cuts nothing, pads nothing and reads no special tokens."""
+    import tokenizers
+
+    rules = tokenizers.Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+    rules.no_truncation()
+    rules.no_padding()
+    rules.encode_special_tokens = True
+    return rules
 
 
 def _encoded(document: Document, encoding: Any, bos: int | None) -> Encoded:
