@@ -3,11 +3,14 @@
 Each function resolves names (paths, texts, models, indexes) and hands over to the room that does the work.
 """
 
+import math
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from knnlm.errors import UsageError
+from knnlm.errors import DamagedError, KnnlmError, UsageError
 from knnlm.evaluation import Evaluation, Tuned
 from knnlm.evaluation import evaluate as evaluate_queries
 from knnlm.evaluation import tune as tune_queries
@@ -21,10 +24,10 @@ from knnlm.lm.presets import preset as preset_named
 from knnlm.lm.train import Trained
 from knnlm.lm.train import train as train_model
 from knnlm.progress import say
-from knnlm.search.cache import EXACT, Retrieval, Score
+from knnlm.search.cache import EXACT, Retrieval, Score, check_mask
 from knnlm.search.factory import NPROBE
-from knnlm.search.index import RECALL_FLOOR, Index, build_index, list_indexes, open_index
-from knnlm.settings import choose_tuned, load_tuned, save_tuned
+from knnlm.search.index import RECALL_FLOOR, Index, build_index, list_indexes
+from knnlm.settings import choose_tuned, not_tuned, save_tuned
 from knnlm.similarity import checked_metric
 from knnlm.states.build import build_states
 from knnlm.states.store import Store, open_store
@@ -145,7 +148,7 @@ def tune(
     _check(opened, what)
     found = tune_queries(
         opened, queries(opened, held_out, model, progress), what, temperatures=temperatures, ks=ks, progress=progress
-    )  # fmt: skip
+    )._replace(text=fingerprint(held_out.describe()))
     save_tuned(opened, found)
     return found
 
@@ -170,22 +173,32 @@ def evaluate(
     """Perplexities of a text under the store's tuned settings, or given ones: the settings used, and the numbers."""
     opened = _store(store)
     test = source(text, dataset=dataset, embedded=embedded, split=split)
-    if lam is not None and temperature is not None and not load_tuned(opened):
+    wanted = {"key": key, "metric": metric, "mask": mask, "score": "real" if mask == EXACT else score}
+    tuned = choose_tuned(opened, **wanted)
+    if tuned is None:
+        if lam is None or temperature is None:
+            raise not_tuned(opened, **wanted)
         key, metric = key or opened.keys[0], metric or "l2"
         chosen = mask or default_mask(opened, key, metric, progress)
         what = Retrieval(key=key, metric=checked_metric(metric), mask=chosen, score=score or "search")
-        tuned = Tuned(what, lam, temperature, float("nan"), float("nan"), float("nan"), 0)
-    else:
-        real = "real" if mask == EXACT else score
-        tuned = choose_tuned(opened, key=key, metric=metric, mask=mask, score=real)
-    if k is not None:
-        tuned = tuned._replace(retrieval=replace(tuned.retrieval, k=k))
-    tuned = tuned._replace(
-        lam=tuned.lam if lam is None else lam,
-        temperature=tuned.temperature if temperature is None else temperature,
-    )
+        tuned = Tuned(what, lam, temperature, math.nan, math.nan, math.nan, 0)
+    if tuned.text == fingerprint(test.describe()):
+        say("note: λ and τ were tuned on this very text, which flatters the result", progress)
+    tuned = _overridden(tuned, k, lam, temperature)
     _check(opened, tuned.retrieval)
     return tuned, evaluate_queries(opened, queries(opened, test, model, progress), tuned, progress=progress)
+
+
+def _overridden(tuned: Tuned, k: int | None, lam: float | None, temperature: float | None) -> Tuned:
+    """The tuned settings with what was given in their place; another τ keeps the unit it is measured in."""
+    if k is not None:
+        tuned = tuned._replace(retrieval=replace(tuned.retrieval, k=k))
+    if lam is not None:
+        tuned = tuned._replace(lam=lam)
+    if temperature is not None:
+        unit = tuned.temperature / tuned.temperature_units
+        tuned = tuned._replace(temperature=temperature, temperature_units=temperature / unit)
+    return tuned
 
 
 def queries(
@@ -195,19 +208,36 @@ def queries(
     progress: bool = False,
 ) -> Store:
     """States of an evaluation text under the store's model, with log p_LM; kept in the store's cache."""
-    lm = model if isinstance(model, LanguageModel) else load_model(model or store.meta["model"]["source"])
+    if text.describe() == store.meta["text"]:
+        raise UsageError("that is the text the store was built from, where every token retrieves itself: give another")
+    lm = model if isinstance(model, LanguageModel) else _model_of(store, model)
     store.require(lm)
     name = fingerprint({"text": text.describe(), "window": store.meta["window"], "stride": store.meta["stride"]})
-    return build_states(
-        lm,
-        text,
-        store.path / "cache" / "states" / name,
-        keys=store.keys,
-        window=store.meta["window"],
-        stride=store.meta["stride"],
-        logprobs=True,
-        progress=progress,
-    )
+    folder = store.path / "cache" / "states" / name
+    shape: dict[str, Any] = {
+        "keys": store.keys,
+        "window": store.meta["window"],
+        "stride": store.meta["stride"],
+        "dtype": store.dtype,
+    }
+    try:
+        found = build_states(lm, text, folder, logprobs=True, progress=progress, **shape)
+        found.verify()
+    except DamagedError as error:
+        say(f"{error}; reading the text again")
+        shutil.rmtree(folder)
+        found = build_states(lm, text, folder, logprobs=True, progress=progress, **shape)
+    return found
+
+
+def _model_of(store: Store, given: str | Path | None) -> LanguageModel:
+    """The model named, or the one that the store remembers."""
+    if given is not None:
+        return load_model(given)
+    try:
+        return load_model(store.model_source)
+    except KnnlmError as error:
+        raise KnnlmError(f"the model of {store.path} is not where it was: say where with --model ({error})") from error
 
 
 def default_mask(store: Store, key: str, metric: str, progress: bool = False) -> str:
@@ -229,5 +259,4 @@ def _store(store: str | Path | Store) -> Store:
 def _check(store: Store, what: Retrieval) -> None:
     """Find a wrong name before an hour's work, not after."""
     store.key(what.key)
-    if what.mask != EXACT:
-        open_index(store, what.mask)
+    check_mask(store, what)

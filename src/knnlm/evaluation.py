@@ -36,6 +36,8 @@ class Tuned(NamedTuple):
     base_ppl: float
     interp_ppl: float
     tokens: int
+    text: str = ""
+    """Fingerprint of the validation text's description."""
 
 
 class TauPoint(NamedTuple):
@@ -67,14 +69,15 @@ class Evaluation(NamedTuple):
     helping: float
     recall: float
     ratio: float
-    ratio_ci95: tuple[float, float]
-    ratio_ci95_unit: str
+    ratio_ci95: tuple[float, float] | None
+    ratio_ci95_unit: str | None
 
 
 def from_fields(fields: Mapping[str, Any]) -> Evaluation:
     """An Evaluation from its JSON fields; the one number that may be infinite, and so null there, is a perplexity."""
     found: dict[str, Any] = {name: math.inf if value is None else value for name, value in fields.items()}
-    found["ratio_ci95"] = tuple(fields["ratio_ci95"])
+    limits = fields["ratio_ci95"]
+    found["ratio_ci95"], found["ratio_ci95_unit"] = limits and tuple(limits), fields["ratio_ci95_unit"]
     return Evaluation(**found)
 
 
@@ -102,7 +105,7 @@ def tune(
     """The λ, τ (and k, of several) of the lowest perplexity on `queries`."""
     lm = queries.lm_logprob.astype(np.float64)
     best: Tuned | None = None
-    for k in ks or (what.k,):
+    for k in sorted(set(ks or (what.k,)), reverse=True):  # the smaller ones are heads of the first search
         check_k(k)
         at_k = Retrieval(key=what.key, metric=what.metric, mask=what.mask, score=what.score, k=k)
         votes = votes_of(store, queries, at_k, progress)
@@ -160,6 +163,10 @@ def evaluate(store: Store, queries: Store, tuned: Tuned, *, progress: bool = Fal
     lm, knn = queries.lm_logprob.astype(np.float64), votes.logprobs(tuned.temperature)
     mixed, best = mix(lm, knn, tuned.lam), oracle(lm, knn)
     interval = ratio_interval(lm, mixed, queries.table.columns["document"].all())
+    units = tuned.temperature_units
+    if not math.isfinite(units):  # settings that nobody tuned: the text's own unit
+        units = tuned.temperature / votes.spread()
+    limits = None if interval is None else (interval.low, interval.high)
     return Evaluation(
         tokens=len(lm),
         words=queries.words,
@@ -172,14 +179,14 @@ def evaluate(store: Store, queries: Store, tuned: Tuned, *, progress: bool = Fal
         oracle_word_ppl=perplexity(best, queries.words),
         lam=tuned.lam,
         temperature=tuned.temperature,
-        temperature_units=tuned.temperature / votes.spread(),
+        temperature_units=units,
         k=what.k,
         coverage=votes.coverage(),
         helping=helping(lm, knn),
         recall=measured_recall(store, queries, what),
         ratio=perplexity(mixed) / perplexity(lm),
-        ratio_ci95=(interval.low, interval.high),
-        ratio_ci95_unit=interval.unit,
+        ratio_ci95=limits,
+        ratio_ci95_unit=None if interval is None else interval.unit,
     )
 
 

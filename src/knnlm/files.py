@@ -11,6 +11,7 @@ import json
 import math
 import os
 import resource
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -31,9 +32,13 @@ def canonical(value: Any) -> bytes:
 
 def finite(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Fields for JSON, which has neither infinity nor NaN: they become null."""
-    return {
-        name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in fields.items()
-    }
+    return {name: _finite(value) for name, value in fields.items()}
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, tuple | list):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def fingerprint(value: Any) -> str:
@@ -144,18 +149,26 @@ def many_open_files(path: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def only_writer(folder: Path) -> Iterator[None]:
-    """Hold the folder's write lock; a second writer is told so. The kernel frees it when the holder dies."""
+def only_writer(folder: Path, patience: float = 0.0) -> Iterator[None]:
+    """Hold the folder's write lock; a second writer is told so, after `patience` seconds of trying.
+
+    The kernel frees the lock when its holder dies.
+    """
+    until = time.monotonic() + patience
     with full_disk_is_an_error(folder):
         folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise KnnlmError(
-                f"another process is writing to {folder}: wait for it to end, then run the same command again"
-            ) from error
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if time.monotonic() >= until:
+                    raise KnnlmError(
+                        f"another process is writing to {folder}: wait for it to end, then run the same command again"
+                    ) from error
+                time.sleep(0.05)
         yield
     finally:
         os.close(handle)

@@ -7,8 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 Logs = NDArray[np.floating]
-_LEAST_DOCUMENTS = 20
+_LEAST_UNITS = 10
 _BLOCK_TOKENS = 200
+_LEAST_BLOCK = 20
+_DRAWS = 1 << 22
 
 
 class Interval(NamedTuple):
@@ -20,9 +22,15 @@ class Interval(NamedTuple):
 
 
 def perplexity(logprobs: Logs, count: int | None = None) -> float:
-    """exp(-Σ log p / count); count is the number of tokens, or of words for word-level perplexity. ∞ is an answer."""
+    """exp(-Σ log p / count); count is the number of tokens, or of words for word-level perplexity.
+
+    ∞ is an answer; the perplexity per word of a text without words is not a number.
+    """
     total = float(np.sum(np.asarray(logprobs, np.float64)))
-    exponent = -total / (len(logprobs) if count is None else count)
+    count = len(logprobs) if count is None else count
+    if count == 0:
+        return math.nan
+    exponent = -total / count
     return math.exp(exponent) if exponent < 700 else math.inf
 
 
@@ -33,25 +41,31 @@ def helping(lm: Logs, other: Logs) -> float:
 
 def ratio_interval(
     base: Logs, changed: Logs, documents: NDArray[np.integer], *, samples: int = 2000, seed: int = 0
-) -> Interval:
+) -> Interval | None:
     """Paired bootstrap of perplexity(changed)/perplexity(base).
 
-    Tokens of a document are not independent, so documents are resampled; a text with few of them is cut into blocks of
-    200 tokens instead.
+    Tokens of a document are not independent, so documents are resampled; a text with fewer than 10 is cut into blocks
+    of up to 200 tokens instead. None where there is nothing to resample, or where a token is impossible.
     """
-    gain = np.asarray(base, np.float64) - np.asarray(changed, np.float64)
+    loss = np.asarray(base, np.float64) - np.asarray(changed, np.float64)
     units, unit = _units(documents)
-    sums = np.bincount(units, weights=gain)
-    counts = np.bincount(units).astype(np.float64)
+    sums, counts = np.bincount(units, weights=loss), np.bincount(units).astype(np.float64)
+    if len(sums) < _LEAST_UNITS or not np.isfinite(sums).all():
+        return None
     rng = np.random.default_rng(seed)
-    picks = rng.multinomial(len(sums), np.full(len(sums), 1 / len(sums)), size=samples)
-    ratios = np.exp((picks @ sums) / (picks @ counts))
-    low, high = np.quantile(ratios, [0.025, 0.975])
+    ratios: list[NDArray[np.float64]] = []
+    at_once = max(1, _DRAWS // len(sums))  # a text may have a million documents
+    for start in range(0, samples, at_once):
+        size = min(at_once, samples - start)
+        picks = rng.multinomial(len(sums), np.full(len(sums), 1 / len(sums)), size=size)
+        ratios.append(np.exp((picks @ sums) / (picks @ counts)))
+    low, high = np.quantile(np.concatenate(ratios), [0.025, 0.975])
     return Interval(float(low), float(high), unit)
 
 
 def _units(documents: NDArray[np.integer]) -> tuple[NDArray[np.integer], str]:
     _, numbers = np.unique(documents, return_inverse=True)
-    if numbers.max() + 1 >= _LEAST_DOCUMENTS:
+    if numbers.max() + 1 >= _LEAST_UNITS:
         return numbers, "document"
-    return np.arange(len(documents)) // _BLOCK_TOKENS, f"block of {_BLOCK_TOKENS} tokens"
+    size = max(_LEAST_BLOCK, min(_BLOCK_TOKENS, len(documents) // _LEAST_UNITS))
+    return np.arange(len(documents)) // size, f"block of {size} tokens"

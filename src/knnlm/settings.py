@@ -20,33 +20,48 @@ FORMAT = 1
 def save_tuned(store: Store, tuned: Tuned) -> None:
     """Keep these settings; earlier ones of the same key, metric, mask and score are replaced."""
     file = store.path / "tuned.json"
-    with only_writer(store.path):
+    with only_writer(store.path, patience=10):
         kept = read_json(file, newest_format=FORMAT)["settings"] if file.is_file() else {}
         name = fingerprint({k: v for k, v in asdict(tuned.retrieval).items() if k != "k"})
+        kept.pop(name, None)  # the newest comes last
         kept[name] = {**tuned._asdict(), "retrieval": asdict(tuned.retrieval)}
         write_json(file, {"format": FORMAT, "settings": kept})
 
 
 def load_tuned(store: Store) -> list[Tuned]:
-    """All settings, the best on validation first."""
+    """All settings: those of the text tuned on last come first, the best of them at the head.
+
+    Perplexities of different texts do not compare, so settings compete only with those of their own text.
+    """
     file = store.path / "tuned.json"
     if not file.is_file():
         return []
     entries = read_json(file, newest_format=FORMAT)["settings"].values()
     found = [Tuned(**{**entry, "retrieval": Retrieval(**entry["retrieval"])}) for entry in entries]
-    return sorted(found, key=lambda t: t.interp_ppl / t.base_ppl)
+    latest = found[-1].text if found else ""
+    return sorted(found, key=lambda t: (t.text != latest, t.interp_ppl))
 
 
-def choose_tuned(store: Store, **wanted: Any) -> Tuned:
+def choose_tuned(store: Store, **wanted: Any) -> Tuned | None:
     """The best settings that agree with every given (not None) field of Retrieval."""
     for tuned in load_tuned(store):
         have = asdict(tuned.retrieval)
         if all(value is None or have[name] == value for name, value in wanted.items()):
             return tuned
-    where = store.path
-    asked = ", ".join(f"{name} {value}" for name, value in wanted.items() if value is not None)
-    flags = " --exact" if wanted.get("mask") == EXACT else ""
-    raise KnnlmError(
-        f"{where} is not tuned{f' for {asked}' if asked else ''}: run 'knnlm tune {where} --text VALID{flags}' "
-        "first, or give --lambda and --temperature"
+    return None
+
+
+def not_tuned(store: Store, **wanted: Any) -> KnnlmError:
+    """An error that says how to tune for what was wanted."""
+    given = {name: value for name, value in wanted.items() if value is not None}
+    flags = {"mask": " --index", "key": " --key", "metric": " --metric", "score": " --score"}
+    options = "".join(
+        " --exact" if name == "mask" and value == EXACT else f"{flags[name]} {value}"
+        for name, value in given.items()
+        if not (name == "score" and given.get("mask") == EXACT)
+    )
+    asked = f" for {', '.join(f'{name} {value}' for name, value in given.items())}" if given else ""
+    return KnnlmError(
+        f"{store.path} is not tuned{asked}: run 'knnlm tune {store.path} --text VALID{options}' first, or give "
+        "--lambda and --temperature"
     )

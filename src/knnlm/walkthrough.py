@@ -4,8 +4,9 @@ It only puts the operations of api.py in a row. Every step leaves its result in 
 on where it stopped and a finished one only shows itself again.
 """
 
+import math
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -61,10 +62,11 @@ SCALES = {
 
 
 class Demo(NamedTuple):
-    """What the demo found and where its page is."""
+    """What the demo found (each row with the fields of `knnlm eval --json`) and where its page is."""
 
     page: Page
     report: Path
+    rows: list[dict[str, Any]]
 
 
 class _Texts(NamedTuple):
@@ -93,7 +95,7 @@ def demo(out: str | Path = "demo", scale: str = "demo", *, progress: bool = Fals
         page = _page(scale, size, trained, lm, store, valid, test, measured, str(out))
         report = folder / "report.html"
         write_bytes(report, render(page).encode())
-    return Demo(page, report)
+    return Demo(page, report, [_fields(m) for m in measured])
 
 
 class _Measured(NamedTuple):
@@ -177,6 +179,7 @@ def _curves(store: Store, valid: Store, tuned: Tuned) -> tuple[Curve, Curve]:
 def _row(m: _Measured) -> Row:
     what, e = m.tuned.retrieval, m.evaluation
     same = {name: getattr(e, name) for name in Row._fields if name in Evaluation._fields}
+    same["ratio_ci95"] = e.ratio_ci95 or (math.nan, math.nan)
     return Row(
         key=what.key, metric=what.metric, mask=m.mask, score=what.score, valid_ppl=m.tuned.interp_ppl,
         seconds=m.seconds, **same,
@@ -210,8 +213,16 @@ def _next_commands(out: str) -> tuple[str, ...]:
     )
 
 
+def _fields(m: _Measured) -> dict[str, Any]:
+    fields = {
+        **asdict(m.tuned.retrieval), **finite(m.evaluation._asdict()), "factory": m.mask, "seconds": m.seconds,
+        "valid_ppl": m.tuned.interp_ppl,
+    }  # fmt: skip
+    fields["lambda"] = fields.pop("lam")
+    return fields
+
+
 def as_json(found: Demo) -> dict[str, Any]:
     """The object of `knnlm demo --json`."""
-    rows = [finite({**row._asdict(), "lambda": row.lam}) for row in found.page.rows]
-    best = min(rows, key=lambda row: row["valid_ppl"])
-    return {"base_ppl": best["base_ppl"], "rows": rows, "best": best, "report": str(found.report)}
+    best = min(found.rows, key=lambda row: float(row["valid_ppl"]))
+    return {"base_ppl": best["base_ppl"], "rows": found.rows, "best": best, "report": str(found.report)}

@@ -89,7 +89,11 @@ def test_a_text_that_grew_after_all_its_rows_were_committed_is_refused(tmp_path:
     refused(lm, grown, tmp_path, "the text differs from the one")
 
 
-def test_the_same_tokens_in_other_documents_are_refused(tmp_path: Path, lm: LanguageModel) -> None:
+@pytest.mark.parametrize("group", [60, 10_000])
+def test_the_same_tokens_in_other_documents_are_refused(
+    tmp_path: Path, lm: LanguageModel, monkeypatch: pytest.MonkeyPatch, group: int
+) -> None:
+    monkeypatch.setattr("knnlm.states.build.GROUP_TOKENS", group)
     first, rest = "the cat sat", " on a grey mat" * 40
     interrupted(lm, tmp_path, Texts([Document("both", first + rest)]), parts=1)
     refused(lm, Texts([Document("one", first), Document("other", rest)]), tmp_path, "the text differs from the one")

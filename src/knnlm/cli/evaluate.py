@@ -55,7 +55,10 @@ def evaluate(
     what = tuned.retrieval
     fields = {**asdict(what), **finite(e._asdict())}
     fields["lambda"] = fields.pop("lam")
-    low, high = e.ratio_ci95
+    interval = "no interval: too little text, or a token that is impossible"
+    if e.ratio_ci95 is not None:
+        low, high = e.ratio_ci95
+        interval = f"95% interval {low:.4f} to {high:.4f} (resampling each {e.ratio_ci95_unit})"
     lines = [
         f"{what.key} {what.metric}, {what.mask} mask, {what.score} scores, k {e.k}, λ {e.lam:.3f}, "
         f"τ {e.temperature:.4g} ({e.temperature_units:.3g} × the neighbours' score spread)",
@@ -66,6 +69,6 @@ def evaluate(
         f"  oracle         {formats.perplexity(e.oracle_ppl)} per token",
         f"  kNN alone      {formats.perplexity(e.component_ppl)} (coverage {e.coverage:.1%}, helping {e.helping:.1%}, "
         f"recall {e.recall:.3f})",
-        f"ratio {e.ratio:.4f}, 95% interval {low:.4f} to {high:.4f} (resampling each {e.ratio_ci95_unit})",
+        f"ratio {e.ratio:.4f}, {interval}",
     ]
     show(json, fields, lines)

@@ -35,7 +35,7 @@ def info(store: StorePath, json: Json = False) -> None:
         f"{store}: {opened.rows:,} rows of {fields['documents']:,} documents, {size / 1e6:,.1f} MB, "
         f"{fields['parts']} parts",
         f"  columns  {columns}",
-        f"  model    {meta['model']['class']} from {meta['model']['source']} ({meta['model']['fingerprint'][:12]})",
+        f"  model    {meta['model']['class']} from {opened.model_source} ({meta['model']['fingerprint'][:12]})",
         f"  text     {meta['text']['kind']}, {opened.words:,} words; window {meta['window']}, stride {meta['stride']}",
     ]
     for name, m in indexes.items():

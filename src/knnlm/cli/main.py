@@ -13,6 +13,9 @@ from knnlm.version import __version__
 
 _INTERRUPTED = 130  # what typer itself makes of Ctrl-C
 
+_SEVERAL = ("--text", "--valid")
+_SWITCHES = ("--json", "--exact", "--embedded", "--logprobs", "--help", "-h", "--version")
+
 app = typer.Typer(
     name="knnlm",
     help="Nearest-neighbour language models from any causal LM and any text. Start with: knnlm demo",
@@ -40,20 +43,24 @@ def _root(
 
 
 def spread_texts(arguments: list[str]) -> list[str]:
-    """`--text A B` as `--text A --text B`, which is what click understands.
+    """`--text A B` as `--text A --text B`, which is what click understands; the same for --valid.
 
     Only once the verb and its own argument (STORE or MODEL; train has none) have been seen: before that, what follows
     a path may be that argument.
     """
     needed = 1 if arguments[:1] == ["train"] else 2
     found: list[str] = []
-    plain, in_texts = 0, False
-    for place, word in enumerate(arguments):
+    plain, spread, value_of = 0, "", ""
+    for word in arguments:
         if word.startswith("-") and word != "-":
-            in_texts = word == "--text" and plain >= needed
-        elif in_texts and arguments[place - 1] != "--text":
-            found.append("--text")
-        elif place == 0 or not arguments[place - 1].startswith("-"):
+            name, given, _ = word.partition("=")
+            spread = name if name in _SEVERAL and plain >= needed else ""
+            value_of = "" if given or name in _SWITCHES else name
+        elif value_of:
+            value_of = ""
+        elif spread:
+            found.append(spread)
+        else:
             plain += 1
         found.append(word)
     return found
@@ -73,6 +80,14 @@ def run(arguments: list[str]) -> int:
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
         outcome = _INTERRUPTED
+    except BrokenPipeError:
+        return 1  # whoever read our output has gone
+    except OSError as error:
+        what = error.strerror or str(error)
+        print(
+            f"knnlm: {what} ({error.filename or 'no file named'}): check path, permissions and space", file=sys.stderr
+        )
+        return 1
     except Exception as error:
         if hasattr(error, "format_message") and hasattr(error, "exit_code"):  # click's and typer's usage errors
             print(f"knnlm: {error.format_message().rstrip('.')} (see knnlm --help)", file=sys.stderr)

@@ -45,12 +45,12 @@ def tune(
 
     if score not in ("search", "real"):
         raise unknown("score", score, ("search", "real"))
-    ks = numbers(k, "--k") or []
-    if any(value != int(value) for value in ks):
+    if not all(part.strip().lstrip("-").isdecimal() for part in k.split(",")):
         raise UsageError(f"--k '{k}' is not a list of whole numbers: write them like 64,1024")
+    ks = [int(part) for part in k.split(",")]
     found = api.tune(
         store, text or None, dataset=dataset, embedded=embedded, model=model, key=key, metric=metric,
-        mask=mask(index, exact), score="real" if score == "real" else "search", k=[int(value) for value in ks],
+        mask=mask(index, exact), score="real" if score == "real" else "search", k=ks,
         temperatures=numbers(temperatures, "--temperatures"), progress=True,
     )  # fmt: skip
     fields = {

@@ -60,7 +60,7 @@ class TargetVotes:
         found = np.empty(len(self.hits), np.float64)
         for start, near in self._blocks():
             stop = start + len(near.ids)
-            scores = torch.from_numpy(near.scores[:, :k]) / tau
+            scores = _scaled(near.scores[:, :k], tau)
             hits = torch.from_numpy(self.hits[start:stop, :k])
             votes = scores.masked_fill(~hits, -math.inf).logsumexp(1) - _total(scores)
             found[start:stop] = votes.double().numpy()
@@ -92,7 +92,7 @@ class TargetVotes:
 def weights(scores: NDArray[np.float32], tau: float) -> NDArray[np.float32]:
     """log softmax(score/τ) of each query's neighbours (B, K); -inf for a missing one."""
     check_tau(tau)
-    scaled = torch.from_numpy(np.ascontiguousarray(scores, np.float32)) / tau
+    scaled = _scaled(scores, tau)
     found: NDArray[np.float32] = (scaled - _total(scaled)[:, None]).numpy()
     return found
 
@@ -113,6 +113,13 @@ def vocabulary_logprobs(near: Neighbors, tokens: NDArray[np.int32], vocab_size: 
     mass.scatter_add_(1, torch.from_numpy(votes), (scores - top).double().exp())
     found: NDArray[np.float32] = (mass.log() - mass.sum(1, keepdim=True).log()).float().numpy()
     return np.where(np.isnan(found), np.float32(-np.inf), found)
+
+
+def _scaled(scores: NDArray[np.float32], tau: float) -> torch.Tensor:
+    """(score - best)/τ: the same softmax, and fp32 keeps its digits where scores are large and close together."""
+    values = torch.from_numpy(np.ascontiguousarray(scores, np.float32))
+    best = values.max(1, keepdim=True).values
+    return (values - torch.where(torch.isfinite(best), best, 0.0)) / tau
 
 
 def _total(scores: torch.Tensor) -> torch.Tensor:

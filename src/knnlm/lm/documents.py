@@ -141,6 +141,8 @@ def _folder(folder: Path, split: Split) -> list[Path]:
     wikitext = folder / f"wiki.{split}.tokens"
     if wikitext.is_file():
         return [wikitext]
+    if others := sorted(p.name for p in folder.glob("wiki.*.tokens")):
+        raise UsageError(f"{folder} has no wiki.{split}.tokens, only {', '.join(others)}: name the file you mean")
     found = sorted(
         p for p in folder.rglob("*")
         if p.is_file() and p.suffix in TEXT_SUFFIXES

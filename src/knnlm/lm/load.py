@@ -3,6 +3,7 @@
 Knows nothing of what the model is used for.
 """
 
+import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +14,8 @@ import xxhash
 from knnlm.errors import KnnlmError
 from knnlm.lm.quiet import no_library_bars
 from knnlm.lm.tokenizer import tokenizer_fingerprint
+
+_COSMETIC = frozenset({"_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype", "use_cache"})
 
 
 class LanguageModel(NamedTuple):
@@ -36,9 +39,8 @@ class LanguageModel(NamedTuple):
         return None if found is None else int(found)
 
     def identity(self) -> dict[str, Any]:
-        """What a manifest keeps of the model."""
+        """What tells this model from any other; where it lies is no part of that, since folders move."""
         return {
-            "source": self.source,
             "class": type(self.model).__name__,
             "fingerprint": self.fingerprint,
             "tokenizer": self.tokenizer_fingerprint,
@@ -62,9 +64,12 @@ def load_model(source: str | Path, device: str = "cpu") -> LanguageModel:
             model = transformers.AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
     except (OSError, ValueError, safetensors.SafetensorError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        found = "" if where.is_dir() else "there is no such folder, and as a hub name: "
         raise KnnlmError(
-            f"cannot open model {source} ({reason}): give a model folder, or a hub name where there is a network"
+            f"cannot open model {source} ({found}{reason}): give a model folder, or a hub name where there is a network"
         ) from error
+    if not tokenizer.backend_tokenizer.encode("a text").ids:
+        raise KnnlmError(f"the tokenizer of {source} is missing or empty: restore its tokenizer.json")
     model.eval().requires_grad_(False).to(device)
     if len(tokenizer) > model.get_output_embeddings().weight.shape[0]:
         raise KnnlmError(
@@ -75,9 +80,10 @@ def load_model(source: str | Path, device: str = "cpu") -> LanguageModel:
     return LanguageModel(model, tokenizer, name, model_fingerprint(model), tokenizer_fingerprint(tokenizer))
 
 
-def model_fingerprint(model: torch.nn.Module) -> str:
-    """128 bits over the names, types and bytes of all weights."""
-    digest = xxhash.xxh3_128()
+def model_fingerprint(model: Any) -> str:
+    """128 bits over the configuration and the names, types and bytes of all weights."""
+    config = {name: value for name, value in model.config.to_dict().items() if name not in _COSMETIC}
+    digest = xxhash.xxh3_128(json.dumps(config, sort_keys=True, default=str).encode())
     for name, tensor in sorted(model.state_dict().items()):
         flat = tensor.detach().cpu().contiguous().flatten()
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())

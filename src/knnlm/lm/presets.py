@@ -45,7 +45,7 @@ SMOKE = Preset(
 )  # fmt: skip
 DEMO = Preset(
     name="demo", vocab_size=4096, width=128, layers=2, heads=4, context=128, dropout=0.1, attention_dropout=0.0,
-    batch=16, steps=500, lr=4e-3, warmup=50, weight_decay=0.1, valid_every=125, valid_tokens=16_000,
+    batch=16, steps=400, lr=4e-3, warmup=40, weight_decay=0.1, valid_every=100, valid_tokens=16_000,
 )  # fmt: skip
 LAPTOP = Preset(
     name="laptop", vocab_size=8192, width=256, layers=4, heads=4, context=256, dropout=0.3, attention_dropout=0.1,

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn.functional import cross_entropy
 
-from knnlm.errors import KnnlmError
+from knnlm.errors import KnnlmError, UsageError
 from knnlm.files import fingerprint, only_writer, read_json, write_json
 from knnlm.lm.batches import Batches, validation_windows
 from knnlm.lm.checkpoint import Progress, load_run, read_tensors, recipe_of, save_run, save_tensors
@@ -56,6 +56,10 @@ def train(
     """Train `preset` on `train_text` into the folder `out`; a finished or interrupted run there is continued."""
     text = {"train": train_text.describe(), "valid": valid_text.describe()}
     recipe = fingerprint({"preset": asdict(preset), "seed": seed, **text})
+    if (out / "manifest.json").is_file():
+        raise KnnlmError(f"{out} is a store: choose another --out for the model")
+    if not 0 <= seed < 1 << 32:
+        raise UsageError(f"seed {seed} is out of range: choose 0 to {(1 << 32) - 1}")
     with only_writer(out):
         finished = _finished(out, recipe)
         if finished is not None:

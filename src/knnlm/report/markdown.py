@@ -25,7 +25,7 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
     return [
         row["key"],
         row["metric"],
-        row["mask"],
+        row["factory"],
         row["score"],
         formats.perplexity(row["base_ppl"]),
         formats.perplexity(row["interp_ppl"]),

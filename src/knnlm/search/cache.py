@@ -5,6 +5,7 @@ is in the name too, and a search for fewer neighbours reads the head of a larger
 stopped. Knows nothing of tokens, τ or λ.
 """
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,15 +14,15 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from knnlm.errors import UsageError, unknown
+from knnlm.errors import DamagedError, UsageError, unknown
 from knnlm.files import fingerprint, only_writer
-from knnlm.progress import Meter
+from knnlm.progress import Meter, say
 from knnlm.search.exact import check_k, exact_search
-from knnlm.search.index import Index, open_index
+from knnlm.search.index import index_manifest, open_index
 from knnlm.search.neighbors import Neighbors, in_order
 from knnlm.similarity import Metric, rescore
 from knnlm.states.store import Store
-from knnlm.states.table import MANIFEST, ColumnType, Table, TableWriter, open_table
+from knnlm.states.table import MANIFEST, ColumnType, Table, TableWriter, open_table, verify_table
 
 KIND = "neighbors"
 EXACT = "exact"
@@ -66,26 +67,34 @@ class CachedNeighbors:
 
 def cached_neighbors(store: Store, queries: Store, what: Retrieval, progress: bool = False) -> CachedNeighbors:
     """Neighbours of every row of `queries`, searched only if no cached search holds them."""
-    index = None if what.mask == EXACT else open_index(store, what.mask)
-    if index is not None and (index.manifest["key"], index.metric) != (what.key, what.metric):
-        raise UsageError(
-            f"index {what.mask} is for {index.manifest['key']} states and metric {index.metric}, not {what.key} and "
-            f"{what.metric}: name an index of that kind"
-        )
+    index = check_mask(store, what)
     identity = _identity(store, queries, what, index)
     folder = store.path / "cache" / "neighbors"
     found = _cached(folder, identity, what)
     if found is None:
-        search = _searcher(store, what, index)
+        search = _searcher(store, what)
         found = _compute(folder / f"{identity}-k{what.k}", queries, what, search, store.rows, progress)
     return CachedNeighbors(found, what.k)
 
 
-def _identity(store: Store, queries: Store, what: Retrieval, index: Index | None) -> str:
+def check_mask(store: Store, what: Retrieval) -> dict[str, Any] | None:
+    """The manifest of the index that `what` names (None for exact search), after checking that it fits."""
+    if what.mask == EXACT:
+        return None
+    index = index_manifest(store, what.mask)
+    if (index["key"], index["metric"]) != (what.key, what.metric):
+        raise UsageError(
+            f"index {what.mask} is for {index['key']} states and metric {index['metric']}, not {what.key} and "
+            f"{what.metric}: name an index of that kind"
+        )
+    return index
+
+
+def _identity(store: Store, queries: Store, what: Retrieval, index: dict[str, Any] | None) -> str:
     return fingerprint({
         "store": store.fingerprint, "queries": queries.fingerprint, "key": what.key, "metric": what.metric,
-        "mask": index.manifest["xxh3"] if index is not None else EXACT,
-        "nprobe": index.manifest["nprobe"] if index is not None else None, "score": what.score,
+        "mask": index["xxh3"] if index is not None else EXACT,
+        "nprobe": index["nprobe"] if index is not None else None, "score": what.score,
     })  # fmt: skip
 
 
@@ -95,17 +104,24 @@ def _cached(folder: Path, identity: str, what: Retrieval) -> Table | None:
         k = int(path.name.rpartition("-k")[2])
         enough = k == what.k or (k > what.k and (what.mask == EXACT or what.score == "search"))
         if enough and (path / MANIFEST).is_file():
-            table = open_table(path, KIND, unfinished=True)
+            try:
+                table = open_table(path, KIND, unfinished=True)
+                verify_table(table)
+            except DamagedError as error:
+                say(f"{error}; searching again")
+                shutil.rmtree(path)
+                continue
             if table.manifest["complete"]:
                 return table
     return None
 
 
-def _searcher(store: Store, what: Retrieval, index: Index | None) -> Callable[[NDArray[Any]], Neighbors]:
+def _searcher(store: Store, what: Retrieval) -> Callable[[NDArray[Any]], Neighbors]:
     column = store.key(what.key)
     store.verify(what.key)
-    if index is None:
+    if what.mask == EXACT:
         return lambda states: exact_search(states, column, what.k, what.metric)
+    index = open_index(store, what.mask)
     if what.score == "search":
         return lambda states: index.search(states, what.k)
 

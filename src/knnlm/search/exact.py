@@ -19,25 +19,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knnlm.errors import UsageError
-from knnlm.search.neighbors import Neighbors, best_packed, in_order, pack, unpack
+from knnlm.search.neighbors import Neighbors, best_packed, in_order, merge, pack, unpack
 from knnlm.similarity import Metric, from_distance, rescore
 from knnlm.states.table import Column
 
 K_MAX = 4096
 BLOCK_BYTES = 1 << 28
 MARGIN = 16
-_ROUNDING = 1e-5  # of |q|²+|w|² or |q||w|: fp32 sums of a thousand products are off by less
 _RECHECK = 64
+_RESCORED_AT_ONCE = 1 << 15
 
 Floats = NDArray[np.float32]
 
 
 class _Fast(NamedTuple):
-    """Step 1: packed candidates, and how far their scores may be off, for each query."""
+    """Step 1: packed candidates; and, about the centre, the squared lengths of the queries and of the longest row."""
 
     packed: NDArray[np.int64]
-    tolerance: Floats
     centre: Floats | None
+    lengths: Floats
+    longest: float
 
 
 def check_k(k: int) -> None:
@@ -54,11 +55,12 @@ def exact_search(queries: NDArray[Any], keys: Column, k: int, metric: Metric) ->
     found = in_order(kept.ids, rescore(metric, queries, kept.ids, keys), k)
     if len(keys) <= k + MARGIN:
         return found
-    bar = found.scores[:, -1] - fast.tolerance
+    tolerance = _tolerance(fast, found.scores[:, -1], keys.type.width, metric)
+    bar = found.scores[:, -1] - tolerance
     unsure = np.flatnonzero(kept.scores[:, -1] >= bar)
     for start in range(0, len(unsure), _RECHECK):
         part = unsure[start : start + _RECHECK]
-        again = _above(queries[part], keys, bar[part] - fast.tolerance[part], k, metric, fast.centre)
+        again = _above(queries[part], keys, bar[part] - tolerance[part], k, metric, fast.centre)
         found.ids[part], found.scores[part] = again
     return found
 
@@ -77,9 +79,19 @@ def _fast(queries: Floats, keys: Column, count: int, metric: Metric) -> _Fast:
         values, ids = faiss.knn(queries, rows, min(count, len(rows)), metric=kind)
         found = pack(ids + start, from_distance(metric, values))
         best = best_packed(np.concatenate([best, found], axis=1), count)
-    lengths = np.einsum("qd,qd->q", queries, queries)
-    scale = lengths + longest if metric == "l2" else np.sqrt(lengths * longest)
-    return _Fast(best, (_ROUNDING * scale).astype(np.float32), centre)
+    return _Fast(best, centre, np.einsum("qd,qd->q", queries, queries), longest)
+
+
+def _tolerance(fast: _Fast, edge: Floats, width: int, metric: Metric) -> Floats:
+    """How far the fast score of a row near the edge may be off: fp32's unit × √D × the size of the terms, four times.
+
+    Under L2 a row that scores `edge` is no longer than |q| + √-edge, so one far outlier does not matter.
+    """
+    unit = 4 * np.float32(2.0**-24) * np.sqrt(np.float32(width))
+    if metric == "ip":
+        return unit * np.sqrt(fast.lengths * np.float32(fast.longest))
+    reach = np.sqrt(fast.lengths) + np.sqrt(np.maximum(-edge, 0))
+    return unit * (fast.lengths + reach**2)
 
 
 def _above(
@@ -89,7 +101,7 @@ def _above(
     wanted = np.asarray(queries, np.float32)
     if centre is not None:
         wanted = wanted - centre
-    above: list[list[NDArray[np.int64]]] = [[] for _ in queries]
+    best = [in_order(np.empty((1, 0), np.int64), np.empty((1, 0), np.float32), k) for _ in queries]
     for start, rows in _blocks(keys, k):
         if centre is not None:
             rows -= centre
@@ -99,12 +111,12 @@ def _above(
             scores -= np.einsum("nd,nd->n", rows, rows)
             scores -= np.einsum("qd,qd->q", wanted, wanted)[:, None]
         for place, row in enumerate(scores):
-            above[place].append(np.flatnonzero(row >= bar[place]) + start)
-    parts = []
-    for place, ids in enumerate(above):
-        which = np.concatenate(ids)[None]
-        parts.append(in_order(which, rescore(metric, queries[place : place + 1], which, keys), k))
-    return Neighbors(np.concatenate([p.ids for p in parts]), np.concatenate([p.scores for p in parts]))
+            ids = np.flatnonzero(row >= bar[place])[None] + start
+            for first in range(0, ids.shape[1], _RESCORED_AT_ONCE):  # a store may hold one state a million times
+                some = ids[:, first : first + _RESCORED_AT_ONCE]
+                real = rescore(metric, queries[place : place + 1], some, keys)
+                best[place] = merge(best[place], Neighbors(some, real), k)
+    return Neighbors(np.concatenate([p.ids for p in best]), np.concatenate([p.scores for p in best]))
 
 
 def _blocks(keys: Column, least: int) -> Any:

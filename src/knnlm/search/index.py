@@ -88,7 +88,9 @@ def build_index(
     folder = store.path / "indexes" / name
     if (folder / "manifest.json").is_file() and read_json(folder / "manifest.json")["store"] == store.fingerprint:
         say(f"index {name} is built already", progress)
-        return open_index(store, name)
+        index = open_index(store, name)
+        _check_recall(index.manifest["recall"], index.manifest["recall_k"], recall_floor, factory, nprobe)
+        return index
     with only_writer(folder):
         began = time.monotonic()
         index = _trained(column, metric, factory, seed, folder, progress)
@@ -108,8 +110,8 @@ def build_index(
     return open_index(store, name)
 
 
-def open_index(store: Store, name: str) -> Index:
-    """Open an index of this store, after checking that it is whole and belongs to it."""
+def index_manifest(store: Store, name: str) -> dict[str, Any]:
+    """What is known of an index of this store, after checking that it belongs to it; the index itself is not read."""
     if name not in list_indexes(store):
         hint = "build one with 'knnlm index', or search with --exact"
         raise (
@@ -117,11 +119,18 @@ def open_index(store: Store, name: str) -> Index:
             if list_indexes(store)
             else KnnlmError(f"{store.path} has no index: {hint}")
         )
-    folder = store.path / "indexes" / name
-    manifest = read_json(folder / "manifest.json", newest_format=FORMAT)
-    again = f"run 'knnlm index {store.path} --key {manifest['key']} --metric {manifest['metric']}' again"
+    manifest = read_json(store.path / "indexes" / name / "manifest.json", newest_format=FORMAT)
     if manifest["store"] != store.fingerprint:
-        raise KnnlmError(f"index {name} covers {manifest['rows']:,} rows of another state of {store.path}: {again}")
+        raise KnnlmError(
+            f"index {name} covers {manifest['rows']:,} rows of another state of {store.path}: {_again(store, manifest)}"
+        )
+    return manifest
+
+
+def open_index(store: Store, name: str) -> Index:
+    """Open an index of this store, after checking that it is whole and belongs to it."""
+    manifest = index_manifest(store, name)
+    folder, again = store.path / "indexes" / name, _again(store, manifest)
     file = folder / "index.faiss"
     if not file.is_file() or checksum_file(file) != manifest["xxh3"]:
         raise DamagedError(f"{file} is damaged (its checksum differs): delete {folder} and {again}")
@@ -131,6 +140,10 @@ def open_index(store: Store, name: str) -> Index:
         raise DamagedError(f"{file} is not the index that its manifest describes: delete {folder} and {again}")
     set_nprobe(index, int(manifest["nprobe"]))
     return Index(name, manifest, index)
+
+
+def _again(store: Store, manifest: dict[str, Any]) -> str:
+    return f"run 'knnlm index {store.path} --key {manifest['key']} --metric {manifest['metric']}' again"
 
 
 def list_indexes(store: Store) -> list[str]:
@@ -180,10 +193,22 @@ def _trained(column: Column, metric: Metric, factory: str, seed: int, folder: Pa
             )
         if ivf is not None:
             ivf.cp.min_points_per_centroid = 1  # its warning goes to C's stderr; recall is checked below
-        index.train(rows)
+        _faiss(factory, index.train, rows)
         say(f"trained {factory} on {len(rows):,} rows in {time.monotonic() - began:.1f} s", show)
         _write(index, folder, "trained.faiss")
     return index
+
+
+def _faiss(what: str, call: Any, rows: NDArray[np.float32]) -> None:
+    """Let FAISS work; its exceptions are about the factory string, the width or the number of rows."""
+    try:
+        call(rows)
+    except RuntimeError as error:
+        reason = str(error).strip().splitlines()[-1].partition("Error: ")[2] or "it gives no reason"
+        raise KnnlmError(
+            f"FAISS cannot build {what} from {rows.shape[0]:,} rows of width {rows.shape[1]} ({reason}): choose "
+            "another --factory"
+        ) from error
 
 
 def _sample(column: Column, wanted: int, seed: int) -> NDArray[np.float32]:
@@ -198,7 +223,7 @@ def _sample(column: Column, wanted: int, seed: int) -> NDArray[np.float32]:
 def _add(index: Any, column: Column, show: bool) -> None:
     with Meter("index", len(column), "rows", show) as meter:
         for _, block in column.blocks(_ADD_ROWS):
-            index.add(block.astype(np.float32))
+            _faiss("the index", index.add, block.astype(np.float32))
             meter.advance(len(block))
 
 

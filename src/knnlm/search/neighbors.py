@@ -55,6 +55,11 @@ def in_order(ids: NDArray[np.integer], scores: NDArray[np.float32], k: int) -> N
     return unpack(pack(ids, scores), k)
 
 
+def merge(a: Neighbors, b: Neighbors, k: int) -> Neighbors:
+    """The k best of two sets of neighbours of the same queries."""
+    return in_order(np.concatenate([a.ids, b.ids], axis=1), np.concatenate([a.scores, b.scores], axis=1), k)
+
+
 def _filled(found: Neighbors, k: int) -> Neighbors:
     queries, have = found.ids.shape
     if have >= k:

@@ -52,10 +52,14 @@ def build_states(
         "model": lm.identity(), "text": text.describe(), "keys": list(tap.keys), "window": window, "stride": stride,
         "part_rows": part_rows,
     }  # fmt: skip
-    with only_writer(out), TableWriter(out, KIND, _columns(tap, DTYPES[dtype], logprobs), meta) as writer:
-        if writer.manifest["complete"]:
-            say(f"{out} is built already ({writer.rows:,} rows)", progress)
-        else:
+    if (out / "config.json").is_file():
+        raise KnnlmError(f"{out} is a model folder: choose another --out for the store")
+    columns = _columns(tap, DTYPES[dtype], logprobs)
+    if TableWriter(out, KIND, columns, meta).manifest["complete"]:  # who only reads needs no lock
+        say(f"{out} is built already", progress)
+        return open_store(out)
+    with only_writer(out), TableWriter(out, KIND, columns, meta) as writer:
+        if not writer.manifest["complete"]:
             _Build(lm, tap, writer, DTYPES[dtype], logprobs, progress).run(text, window, stride, part_rows)
     return open_store(out)
 
@@ -141,7 +145,7 @@ class _Build:
                 f"the text is shorter than the one {self.writer.path} was begun with: choose another --out"
             )
         self._commit()
-        self.writer.finish({"words": self.words, "documents": self.count})
+        self.writer.finish({"words": self.words, "documents": self.count, "model_source": self.lm.source})
 
 
 def _columns(tap: Tap, dtype: str, logprobs: bool) -> dict[str, ColumnType]:

@@ -55,7 +55,8 @@ class Store:
 
     @cached_property
     def targets(self) -> NDArray[np.int32]:
-        """All targets, in memory: four bytes a row."""
+        """All targets, in memory: four bytes a row. Checked against their checksum: a wrong token votes silently."""
+        verify_table(self.table, ["target"])
         targets: NDArray[np.int32] = self.table.columns["target"].all()
         outside = targets[(targets < 0) | (targets >= self.vocab_size)]
         if len(outside):
@@ -87,6 +88,7 @@ class Store:
         """log p_LM of every target."""
         if "lm_logprob" not in self.table.columns:
             raise KnnlmError(f"{self.path} holds no LM log-probabilities: build it with --logprobs")
+        verify_table(self.table, ["lm_logprob"])
         found: NDArray[np.float32] = self.table.columns["lm_logprob"].all()
         return found
 
@@ -109,13 +111,23 @@ class Store:
         """Name of the document that row's target is in."""
         return self.documents[int(self.table.columns["document"].read(row, row + 1)[0])].name
 
+    @property
+    def model_source(self) -> str:
+        """Where the model was when the store was built."""
+        return str(self.table.manifest["summary"]["model_source"])
+
+    @property
+    def dtype(self) -> str:
+        """How states are stored: float16 or float32."""
+        return np.dtype(self.key(self.keys[0]).type.dtype).name
+
     def require(self, model: LanguageModel) -> None:
         """Refuse a model or tokenizer that did not make this store."""
         mine = self.meta["model"]
         if mine["fingerprint"] != model.fingerprint:
             raise KnnlmError(
-                f"{self.path} was built with another model ({mine['source']}) than {model.source}: use that model, or "
-                "build a store with this one"
+                f"{self.path} was built with another model ({self.model_source}) than {model.source}: use that model, "
+                "or build a store with this one"
             )
         if mine["tokenizer"] != model.tokenizer_fingerprint:
             raise KnnlmError(

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from knnlm.errors import KnnlmError, unknown
+from knnlm.errors import KnnlmError, UsageError, unknown
 from knnlm.taps.families import FAMILIES
 
 KEYS = ("att", "ffn")
@@ -38,6 +38,8 @@ def checked_keys(names: Sequence[str]) -> tuple[str, ...]:
     for name in names:
         if name not in KEYS:
             raise unknown("key", name, KEYS)
+    if not names:
+        raise UsageError(f"no key given: choose of {', '.join(KEYS)}")
     return tuple(k for k in KEYS if k in names)
 
 
