@@ -2,13 +2,16 @@
 
 import errno
 import json
+import math
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Timer
 from typing import Any
 
 import pytest
@@ -22,6 +25,7 @@ from knnlm.files import (
     checksum_file,
     commit_file,
     fingerprint,
+    finite,
     full_disk_is_an_error,
     only_writer,
     read_json,
@@ -49,6 +53,11 @@ def test_different_values_have_different_fingerprints() -> None:
     assert len({fingerprint(v) for v in values}) == len(values)
     with pytest.raises(ValueError, match="not JSON compliant"):
         fingerprint({"a": float("nan")})
+
+
+def test_what_json_cannot_say_becomes_null_and_the_rest_stays() -> None:
+    fields = {"a": math.inf, "b": [1.5, math.nan, (2, -math.inf)], "c": "inf", "d": 3, "e": None, "f": True}
+    assert finite(fields) == {"a": None, "b": [1.5, None, [2, None]], "c": "inf", "d": 3, "e": None, "f": True}
 
 
 def test_a_checksum_covers_every_byte_of_a_file_read_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,6 +203,19 @@ def test_a_second_writer_is_refused_until_the_first_is_dead(
     other_writer.wait()
     with only_writer(tmp_path):
         pass
+
+
+def test_a_patient_writer_waits_for_the_first_to_end(tmp_path: Path, other_writer: "subprocess.Popen[str]") -> None:
+    Timer(0.15, other_writer.kill).start()
+    with only_writer(tmp_path, patience=20):
+        assert other_writer.wait() == -signal.SIGKILL
+
+
+def test_patience_ends(tmp_path: Path, other_writer: "subprocess.Popen[str]") -> None:
+    began = time.monotonic()
+    with pytest.raises(KnnlmError, match="another process is writing"), only_writer(tmp_path, patience=0.2):
+        pytest.fail("two writers at once")
+    assert time.monotonic() - began >= 0.2
 
 
 def test_a_second_writer_in_the_same_process_is_refused(tmp_path: Path) -> None:

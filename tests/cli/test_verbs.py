@@ -121,6 +121,9 @@ def test_the_version_is_printed() -> None:
         ("build model --text a b c --out d", "build model --text a --text b --text c --out d"),
         ("train --text a b --preset smoke", "train --text a --text b --preset smoke"),
         ("eval store --exact --text a b", "eval store --exact --text a --text b"),
+        ("eval --json store --text a b", "eval --json store --text a --text b"),
+        ("eval store --text=a b", "eval store --text=a --text b"),
+        ("train --preset smoke --text a --valid b c", "train --preset smoke --text a --valid b --valid c"),
         ("tune --text a store", "tune --text a store"),  # STORE may come last
         ("", ""),
     ],

@@ -43,6 +43,12 @@ def test_an_index_below_the_floor_is_refused_and_not_kept(store: Store) -> None:
     assert list_indexes(store) == []
 
 
+def test_the_floor_holds_for_an_index_that_exists(store: Store) -> None:
+    build_index(store, "att", "l2", factory="IVF64,Flat", nprobe=1, recall_floor=0)
+    with pytest.raises(KnnlmError, match="below the floor of 90%"):
+        build_index(store, "att", "l2", factory="IVF64,Flat", nprobe=1, recall_floor=0.9)
+
+
 def test_short_lists_leave_missing_neighbours_with_no_score(store: Store) -> None:
     index = build_index(store, "att", "l2", factory="IVF128,Flat", nprobe=1, recall_floor=0)
     near = index.search(store.key("att").read(0, 9), 400)

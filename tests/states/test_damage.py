@@ -195,3 +195,14 @@ def test_damaged_documents_are_noticed_when_they_are_read(store: Path) -> None:
     opened = open_store(store)
     with pytest.raises(DamagedError, match=rf"parts/000001/{DOCUMENTS} is damaged"):
         opened.document_of(0)
+
+
+@pytest.mark.parametrize("name", ["target", "lm_logprob"])
+def test_damaged_numbers_are_noticed_when_they_are_read(store: Path, name: str) -> None:
+    file = store / f"parts/000001/{name}.npy"
+    data = bytearray(file.read_bytes())
+    data[-2] ^= 1
+    file.write_bytes(data)
+    opened = open_store(store)
+    with pytest.raises(DamagedError, match=rf"parts/000001/{name}\.npy is damaged"):
+        _ = opened.targets if name == "target" else opened.lm_logprob

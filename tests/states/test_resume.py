@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from knnlm.errors import KnnlmError
 from knnlm.files import only_writer, read_json, write_json
@@ -124,14 +123,32 @@ def test_another_text_or_model_is_refused_by_what_it_says_it_is(tmp_path: Path, 
     refused(lm._replace(fingerprint="0" * 32), other, tmp_path, r"something else \(other model and text\)")
 
 
-def test_a_finished_store_is_left_as_it_is(
+def test_a_finished_store_is_left_as_it_is_and_needs_no_lock(
     tmp_path: Path, lm: LanguageModel, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    build(lm, library(), tmp_path)
+    first = build(lm, library(), tmp_path)
     before = {f: f.stat().st_mtime_ns for f in tmp_path.rglob("*")}
-    again = build(lm, library(), tmp_path, progress=True)
+    with only_writer(tmp_path):
+        again = build(lm, library(), tmp_path, progress=True)
+    assert again.fingerprint == first.fingerprint
     assert {f: f.stat().st_mtime_ns for f in tmp_path.rglob("*")} == before
-    assert f"is built already ({again.rows:,} rows)" in capfd.readouterr().err
+    assert f"{tmp_path} is built already" in capfd.readouterr().err
+
+
+def test_a_model_that_was_moved_is_the_same_model(tmp_path: Path, lm: LanguageModel) -> None:
+    interrupted(lm, tmp_path, library(), parts=2)
+    moved = lm._replace(source="/elsewhere")
+    store = build(moved, library(), tmp_path)
+    assert store.model_source == "/elsewhere"
+    store.verify()
+    store.require(lm)
+
+
+def test_a_model_folder_is_no_place_for_a_store(tmp_path: Path, lm: LanguageModel) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(KnnlmError, match="is a model folder: choose another --out for the store"):
+        build(lm, library(), tmp_path)
+    assert contents(tmp_path) == {"config.json": b"{}"}
 
 
 def test_an_unfinished_store_is_not_opened_and_says_how_to_go_on(tmp_path: Path, lm: LanguageModel) -> None:
@@ -143,15 +160,3 @@ def test_an_unfinished_store_is_not_opened_and_says_how_to_go_on(tmp_path: Path,
 def test_two_builds_of_one_store_at_once_are_refused(tmp_path: Path, lm: LanguageModel) -> None:
     with only_writer(tmp_path), pytest.raises(KnnlmError, match="another process is writing to"):
         build(lm, library(), tmp_path)
-
-
-def test_a_model_with_other_weights_cannot_go_on(tmp_path: Path, lm: LanguageModel) -> None:
-    from knnlm.lm.load import model_fingerprint
-
-    interrupted(lm, tmp_path, library(), parts=1)
-    weight = lm.model.model.decoder.layers[0].fc1.bias
-    kept = weight[0].clone()
-    with torch.no_grad():
-        weight[0] += 1
-        refused(lm._replace(fingerprint=model_fingerprint(lm.model)), library(), tmp_path, "other model")
-        weight[0] = kept

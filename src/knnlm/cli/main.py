@@ -83,10 +83,9 @@ def run(arguments: list[str]) -> int:
     except BrokenPipeError:
         return 1  # whoever read our output has gone
     except OSError as error:
-        what = error.strerror or str(error)
-        print(
-            f"knnlm: {what} ({error.filename or 'no file named'}): check path, permissions and space", file=sys.stderr
-        )
+        where = f" ({error.filename})" if error.filename else ""
+        reason = error.strerror or str(error)
+        print(f"knnlm: {reason}{where}: check the path, its permissions and the space left", file=sys.stderr)
         return 1
     except Exception as error:
         if hasattr(error, "format_message") and hasattr(error, "exit_code"):  # click's and typer's usage errors
