@@ -4,7 +4,9 @@ It only puts the operations of api.py in a row. Every step leaves its result in 
 on where it stopped and a finished one only shows itself again.
 """
 
+import importlib.metadata
 import math
+import platform
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -56,7 +58,7 @@ class Scale:
 
 
 SCALES = {
-    "demo": Scale(preset=DEMO, train_characters=1 << 30, valid_characters=750, test_characters=1000, k=1024),
+    "demo": Scale(preset=DEMO, train_characters=10_000, valid_characters=700, test_characters=1000, k=1024),
     "smoke": Scale(preset=SMOKE, train_characters=200, valid_characters=100, test_characters=100, k=64),
 }
 
@@ -225,4 +227,13 @@ def _fields(m: _Measured) -> dict[str, Any]:
 def as_json(found: Demo) -> dict[str, Any]:
     """The object of `knnlm demo --json`."""
     best = min(found.rows, key=lambda row: float(row["valid_ppl"]))
-    return {"base_ppl": best["base_ppl"], "rows": found.rows, "best": best, "report": str(found.report)}
+    return {
+        "base_ppl": best["base_ppl"], "rows": found.rows, "best": best, "report": str(found.report),
+        "command": found.page.command, "facts": dict(found.page.facts), "versions": _versions(),
+    }  # fmt: skip
+
+
+def _versions() -> dict[str, str]:
+    """What the numbers were made with."""
+    packages = ("knnlm", "torch", "transformers", "faiss-cpu", "numpy")
+    return {"python": platform.python_version(), **{name: importlib.metadata.version(name) for name in packages}}

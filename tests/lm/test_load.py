@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -63,6 +64,8 @@ def test_the_fingerprint_changes_with_one_weight(folder: Path) -> None:
 
 def test_the_fingerprint_sees_names_shapes_and_types_not_only_bytes() -> None:
     class Holder(torch.nn.Module):
+        config = SimpleNamespace(to_dict=dict)
+
         def __init__(self, name: str, values: torch.Tensor) -> None:
             super().__init__()
             self.register_buffer(name, values)

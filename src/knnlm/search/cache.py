@@ -146,8 +146,7 @@ def _compute(
     }
     label = f"search {what.key}-{what.metric} {what.mask} ({what.score} scores)"
     states = queries.key(what.key)
-    with only_writer(path):
-        writer = TableWriter(path, KIND, columns, {"k": what.k})
+    with only_writer(path), TableWriter(path, KIND, columns, {"k": what.k}) as writer:
         with Meter(label, queries.rows, "queries", show, start=writer.rows) as meter:
             for start in range(writer.rows, queries.rows, _SLAB):
                 near = search(states.read(start, start + _SLAB))

@@ -8,7 +8,6 @@ tokens and their places were compared with the text. Knows nothing of search.
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -157,7 +156,7 @@ def _columns(tap: Tap, dtype: str, logprobs: bool) -> dict[str, ColumnType]:
 
 def _groups(pieces: Iterator[Piece]) -> Iterator[list[Piece]]:
     group: list[Piece] = []
-    size: Any = 0
+    size = 0
     for piece in pieces:
         group.append(piece)
         size += len(piece.tokens)

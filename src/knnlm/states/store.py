@@ -83,7 +83,7 @@ class Store:
             )
         return self.table.columns[name]
 
-    @property
+    @cached_property
     def lm_logprob(self) -> NDArray[np.float32]:
         """log p_LM of every target."""
         if "lm_logprob" not in self.table.columns:
