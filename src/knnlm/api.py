@@ -25,6 +25,7 @@ from knnlm.lm.train import Trained
 from knnlm.lm.train import train as train_model
 from knnlm.progress import say
 from knnlm.search.cache import EXACT, Retrieval, Score, check_mask
+from knnlm.search.exact import check_k
 from knnlm.search.factory import NPROBE
 from knnlm.search.index import RECALL_FLOOR, Index, build_index, list_indexes
 from knnlm.settings import choose_tuned, not_tuned, save_tuned
@@ -143,7 +144,10 @@ def tune(
     if not ks:
         raise UsageError("no k given: give at least one")
     key = key or opened.keys[0]
-    chosen = mask or default_mask(opened, key, metric, progress)
+    opened.key(key)
+    for value in ks:
+        check_k(value)
+    chosen = mask or default_mask(opened, key, checked_metric(metric), progress)
     what = Retrieval(key=key, metric=checked_metric(metric), mask=chosen, score=score, k=max(ks))
     _check(opened, what)
     found = tune_queries(
@@ -208,8 +212,7 @@ def queries(
     progress: bool = False,
 ) -> Store:
     """States of an evaluation text under the store's model, with log p_LM; kept in the store's cache."""
-    if text.describe() == store.meta["text"]:
-        raise UsageError("that is the text the store was built from, where every token retrieves itself: give another")
+    _refuse_own_text(store, text.describe())
     lm = model if isinstance(model, LanguageModel) else _model_of(store, model)
     store.require(lm)
     name = fingerprint({"text": text.describe(), "window": store.meta["window"], "stride": store.meta["stride"]})
@@ -228,6 +231,16 @@ def queries(
         shutil.rmtree(folder)
         found = build_states(lm, text, folder, logprobs=True, progress=progress, **shape)
     return found
+
+
+def _refuse_own_text(store: Store, text: dict[str, Any]) -> None:
+    """A text that is in the store retrieves itself, token by token, and looks as if everything were solved."""
+    mine = store.meta["text"]
+    shared = {f["xxh3"] for f in mine.get("files", [])} & {f["xxh3"] for f in text.get("files", [])}
+    if text == mine or shared:
+        names = [f["name"] for f in text.get("files", []) if f["xxh3"] in shared]
+        what = f"{', '.join(names)} is part of" if names else "that is"
+        raise UsageError(f"{what} the text the store was built from, where every token retrieves itself: give another")
 
 
 def _model_of(store: Store, given: str | Path | None) -> LanguageModel:

@@ -114,6 +114,18 @@ def test_the_stores_own_text_is_refused(folder: Path, texts: dict[str, Path], co
         assert "the text the store was built from" in line
 
 
+def test_a_part_of_the_stores_own_text_is_refused_too(
+    tiny_model: Path, tmp_path: Path, texts: dict[str, Path], ask: Ask, complain: Complain
+) -> None:
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    for name in ("train", "test"):
+        shutil.copy(texts[name], folder)
+    ask("build", tiny_model, "--text", folder, "--out", tmp_path / "store")
+    line = complain(2, "tune", tmp_path / "store", "--text", folder / "test.txt", "--exact")
+    assert "test.txt is part of the text the store was built from" in line
+
+
 def test_evaluating_on_the_tuning_text_is_said(
     folder: Path, texts: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

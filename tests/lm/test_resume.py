@@ -83,6 +83,19 @@ def test_a_run_stopped_by_ctrl_c_goes_on_where_it_was(
     assert result(tmp_path / "stopped", resumed) == result(tmp_path / "whole", whole)
 
 
+def test_a_minute_between_saves_is_the_most_that_is_lost(
+    tmp_path: Path, prose: Texts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = prose.into(tmp_path / "whole")
+    monkeypatch.setattr("knnlm.lm.train.SAVE_SECONDS", -1.0)  # every step is late
+    with monkeypatch.context() as patch:
+        interrupt_after(4, patch)
+        with pytest.raises(KeyboardInterrupt):
+            prose.into(tmp_path / "stopped")
+    assert saved_step(tmp_path / "stopped") == 4
+    assert result(tmp_path / "stopped", prose.into(tmp_path / "stopped")) == result(tmp_path / "whole", whole)
+
+
 @pytest.mark.parametrize("harm", ["cut", "emptied", "scrambled"])
 def test_a_damaged_checkpoint_is_named_and_the_advice_given_works(unfinished: Path, prose: Texts, harm: str) -> None:
     data = (unfinished / LAST).read_bytes()

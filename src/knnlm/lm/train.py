@@ -26,6 +26,7 @@ from knnlm.lm.tokenizer import token_stream, train_tokenizer
 from knnlm.progress import Meter, say
 
 RECORD = "training.json"
+SAVE_SECONDS = 60.0  # an interruption costs at most about this much
 LAST, BEST = Path("training", "last.safetensors"), Path("training", "best.safetensors")
 
 
@@ -117,6 +118,9 @@ def _run(
     state = load_run(last, model, optimizer) or Progress(recipe, 0, math.inf, 0, [], 0.0)
     per_step = batches.batch * preset.context
     began, losses = time.monotonic() - state.seconds, []
+    saved = time.monotonic()
+    if state.step:
+        say(f"continuing after step {state.step:,} of {preset.steps:,}", show)
     with Meter("train", preset.steps * per_step, "tokens", show, start=state.step * per_step) as meter:
         for step in range(state.step, preset.steps):
             loss = _update(model, optimizer, batches.at(step), step, preset, seed)
@@ -128,9 +132,11 @@ def _run(
                 say(_line(state), show)
                 losses = []
                 save_run(last, model, optimizer, state)
-            elif save_every and done % save_every == 0:
+                saved = time.monotonic()
+            elif (save_every and done % save_every == 0) or time.monotonic() - saved > SAVE_SECONDS:
                 # the losses since the last validation are not kept: only the printed training loss would differ
                 save_run(last, model, optimizer, state._replace(step=done, seconds=time.monotonic() - began))
+                saved = time.monotonic()
     return state
 
 

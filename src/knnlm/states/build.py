@@ -55,7 +55,6 @@ def build_states(
         raise KnnlmError(f"{out} is a model folder: choose another --out for the store")
     columns = _columns(tap, DTYPES[dtype], logprobs)
     if TableWriter(out, KIND, columns, meta).manifest["complete"]:  # who only reads needs no lock
-        say(f"{out} is built already", progress)
         return open_store(out)
     with only_writer(out), TableWriter(out, KIND, columns, meta) as writer:
         if not writer.manifest["complete"]:

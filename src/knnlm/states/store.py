@@ -19,10 +19,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from knnlm.errors import DamagedError, KnnlmError
+from knnlm.errors import DamagedError, KnnlmError, unknown
 from knnlm.files import fingerprint
 from knnlm.lm.load import LanguageModel
 from knnlm.states.table import Column, Table, checked_file, open_table, verify_table
+from knnlm.taps import KEYS
 
 KIND = "states"
 DOCUMENTS = "documents.json"
@@ -77,6 +78,8 @@ class Store:
 
     def key(self, name: str) -> Column:
         """The column of states `name`."""
+        if name not in KEYS:
+            raise unknown("key", name, KEYS)
         if name not in self.keys:
             raise KnnlmError(
                 f"{self.path} holds no '{name}' states (it has {', '.join(self.keys)}): build it with --keys {name}"

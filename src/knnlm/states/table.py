@@ -246,6 +246,8 @@ def checked_file(path: Path, part: Mapping[str, Any], name: str) -> Path:
 def read_manifest(path: Path, kind: str) -> dict[str, Any]:
     """The manifest of a table of this kind, checked."""
     file = path / MANIFEST
+    if not path.is_dir():
+        raise KnnlmError(f"there is no folder {path}: check the path")
     if not file.is_file():
         raise KnnlmError(f"{path} is not a {kind} folder (no {MANIFEST}): check the path")
     manifest = read_json(file, newest_format=FORMAT)
