@@ -7,7 +7,7 @@ import pytest
 
 from knnlm.errors import KnnlmError, UsageError
 from knnlm.lm import documents
-from knnlm.lm.documents import Document, Files, checked_split, count_words, local_text
+from knnlm.lm.documents import Document, Files, count_words, local_text
 
 
 def read(*paths: Path, split: documents.Split = "train") -> list[Document]:
@@ -143,14 +143,6 @@ def test_words_are_runs_without_white_space_and_line_ends_count_where_told() -> 
     text = " one two\n\n three\t(four)\n"
     assert count_words(text, line_ends=False) == 4
     assert count_words(text, line_ends=True) == 7
-
-
-def test_an_unknown_split_is_refused_with_the_nearest() -> None:
-    assert checked_split("valid") == "valid"
-    with pytest.raises(
-        UsageError, match=r"unknown split 'vlaid': did you mean 'valid'\? choose one of test, train, valid"
-    ):
-        checked_split("vlaid")
 
 
 def test_one_endless_line_is_cut_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

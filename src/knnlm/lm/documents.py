@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TextIO
 
-from knnlm.errors import KnnlmError, UsageError, unknown
+from knnlm.errors import KnnlmError, UsageError
 from knnlm.files import checksum_file
 
 Split = Literal["train", "valid", "test"]
@@ -127,14 +127,6 @@ def hub_dataset(spec: str, split: Split, column: str = "text") -> HubDataset:
     if not name:
         raise UsageError(f"'{spec}' names no data set: write --dataset NAME or NAME:CONFIG")
     return HubDataset(name, config or None, split, column)
-
-
-def checked_split(name: str) -> Split:
-    """`name` as a split, or an error that lists them."""
-    for split in SPLITS:
-        if split == name:
-            return split
-    raise unknown("split", name, SPLITS)
 
 
 def _folder(folder: Path, split: Split) -> list[Path]:
