@@ -12,8 +12,8 @@ FILES = sorted(ROOT.rglob("*.py"))
 # A room imports only itself and rooms before it.
 ROOMS = [
     ("version", "errors"), ("files",), ("progress",), ("formula",), ("lm",), ("taps",), ("states",), ("similarity",),
-    ("search",), ("components",), ("mixture",), ("metrics",), ("evaluation",), ("settings",), ("api",), ("report",),
-    ("view",), ("walkthrough",), ("cli",), ("__main__",),
+    ("search",), ("components",), ("mixture",), ("metrics",), ("evaluation",), ("settings",), ("resolve",), ("hf",),
+    ("api",), ("report",), ("view",), ("walkthrough",), ("cli",), ("__main__",),
 ]  # fmt: skip
 LEVEL = {name: level for level, names in enumerate(ROOMS) for name in names}
 

@@ -3,14 +3,12 @@
 Each function resolves names (paths, texts, models, indexes) and hands over to the room that does the work.
 """
 
-import math
 import shutil
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from knnlm.errors import DamagedError, KnnlmError, UsageError
+from knnlm.errors import DamagedError, UsageError
 from knnlm.evaluation import Evaluation, Tuned
 from knnlm.evaluation import evaluate as evaluate_queries
 from knnlm.evaluation import tune as tune_queries
@@ -24,15 +22,15 @@ from knnlm.lm.presets import preset as preset_named
 from knnlm.lm.train import Trained
 from knnlm.lm.train import train as train_model
 from knnlm.progress import say
-from knnlm.search.cache import EXACT, Retrieval, Score, check_mask
+from knnlm.resolve import check_retrieval, default_mask, the_model, the_settings, the_store
+from knnlm.search.cache import Retrieval, Score
 from knnlm.search.exact import check_k
 from knnlm.search.factory import NPROBE
-from knnlm.search.index import RECALL_FLOOR, Index, build_index, list_indexes
-from knnlm.settings import choose_tuned, not_tuned, save_tuned
+from knnlm.search.index import RECALL_FLOOR, Index, build_index
+from knnlm.settings import save_tuned
 from knnlm.similarity import checked_metric
 from knnlm.states.build import build_states
-from knnlm.states.store import Store, open_store
-from knnlm.taps import KEYS
+from knnlm.states.store import Store
 
 Text = str | Path | Sequence[str | Path] | Source | None
 
@@ -85,19 +83,27 @@ def build(
     *,
     dataset: str | None = None,
     embedded: bool = False,
-    keys: Sequence[str] = KEYS,
+    keys: Sequence[str] | None = None,
+    att_module: str | None = None,
     window: int | None = None,
     stride: int | None = None,
     logprobs: bool = False,
     dtype: str = "float16",
+    device: str | None = None,
+    precision: str = "float32",
+    adapter: str | Path | None = None,
     progress: bool = False,
 ) -> Store:
-    """Store what `model` sees in a text: the datastore."""
+    """Store what `model` sees in a text: the datastore.
+
+    `device`, `precision` and `adapter` say how to open the model (see load_model).
+    """
     training = source(text, dataset=dataset, embedded=embedded, split="train")
-    lm = model if isinstance(model, LanguageModel) else load_model(model)
+    if not isinstance(model, LanguageModel):
+        model = load_model(model, device=device, precision=precision, adapter=adapter)
     return build_states(
-        lm, training, Path(out), keys=keys, window=window, stride=stride, logprobs=logprobs, dtype=dtype,
-        progress=progress,
+        model, training, Path(out), keys=keys, att_module=att_module, window=window, stride=stride, logprobs=logprobs,
+        dtype=dtype, progress=progress,
     )  # fmt: skip
 
 
@@ -112,7 +118,7 @@ def index(
     progress: bool = False,
 ) -> Index:
     """Build a FAISS index of one key of a store, tested against exact search."""
-    opened = _store(store)
+    opened = the_store(store)
     return build_index(
         opened, key or opened.keys[0], checked_metric(metric), factory=factory, nprobe=nprobe,
         recall_floor=recall_floor, progress=progress,
@@ -132,13 +138,14 @@ def tune(
     score: Score = "search",
     k: int | Sequence[int] = 1024,
     temperatures: Sequence[float] | None = None,
+    device: str | None = None,
     progress: bool = False,
 ) -> Tuned:
     """Fit λ and τ (and k, of several) on a validation text and keep them with the store.
 
     `mask` is "exact" or an index's name; by default the store's index of that key and metric, or exact search.
     """
-    opened = _store(store)
+    opened = the_store(store)
     held_out = source(text, dataset=dataset, embedded=embedded, split="valid")
     ks = [k] if isinstance(k, int) else list(k)
     if not ks:
@@ -149,9 +156,14 @@ def tune(
         check_k(value)
     chosen = mask or default_mask(opened, key, checked_metric(metric), progress)
     what = Retrieval(key=key, metric=checked_metric(metric), mask=chosen, score=score, k=max(ks))
-    _check(opened, what)
+    check_retrieval(opened, what)
     found = tune_queries(
-        opened, queries(opened, held_out, model, progress), what, temperatures=temperatures, ks=ks, progress=progress
+        opened,
+        queries(opened, held_out, model, progress, device),
+        what,
+        temperatures=temperatures,
+        ks=ks,
+        progress=progress,
     )._replace(text=fingerprint(held_out.describe()))
     save_tuned(opened, found)
     return found
@@ -172,37 +184,20 @@ def evaluate(
     k: int | None = None,
     lam: float | None = None,
     temperature: float | None = None,
+    device: str | None = None,
     progress: bool = False,
 ) -> tuple[Tuned, Evaluation]:
     """Perplexities of a text under the store's tuned settings, or given ones: the settings used, and the numbers."""
-    opened = _store(store)
+    opened = the_store(store)
     test = source(text, dataset=dataset, embedded=embedded, split=split)
-    wanted = {"key": key, "metric": metric, "mask": mask, "score": "real" if mask == EXACT else score}
-    tuned = choose_tuned(opened, **wanted)
-    if tuned is None:
-        if lam is None or temperature is None:
-            raise not_tuned(opened, **wanted)
-        key, metric = key or opened.keys[0], metric or "l2"
-        chosen = mask or default_mask(opened, key, metric, progress)
-        what = Retrieval(key=key, metric=checked_metric(metric), mask=chosen, score=score or "search")
-        tuned = Tuned(what, lam, temperature, math.nan, math.nan, math.nan, 0)
+    tuned = the_settings(
+        opened, key=key, metric=metric, mask=mask, score=score, k=k, lam=lam, temperature=temperature,
+        progress=progress,
+    )  # fmt: skip
     if tuned.text == fingerprint(test.describe()):
         say("note: λ and τ were tuned on this very text, which flatters the result", progress)
-    tuned = _overridden(tuned, k, lam, temperature)
-    _check(opened, tuned.retrieval)
-    return tuned, evaluate_queries(opened, queries(opened, test, model, progress), tuned, progress=progress)
-
-
-def _overridden(tuned: Tuned, k: int | None, lam: float | None, temperature: float | None) -> Tuned:
-    """The tuned settings with what was given in their place; another τ keeps the unit it is measured in."""
-    if k is not None:
-        tuned = tuned._replace(retrieval=replace(tuned.retrieval, k=k))
-    if lam is not None:
-        tuned = tuned._replace(lam=lam)
-    if temperature is not None:
-        unit = tuned.temperature / tuned.temperature_units
-        tuned = tuned._replace(temperature=temperature, temperature_units=temperature / unit)
-    return tuned
+    found = evaluate_queries(opened, queries(opened, test, model, progress, device), tuned, progress=progress)
+    return tuned, found
 
 
 def queries(
@@ -210,15 +205,16 @@ def queries(
     text: Source,
     model: str | Path | LanguageModel | None = None,
     progress: bool = False,
+    device: str | None = None,
 ) -> Store:
     """States of an evaluation text under the store's model, with log p_LM; kept in the store's cache."""
     _refuse_own_text(store, text.describe())
-    lm = model if isinstance(model, LanguageModel) else _model_of(store, model)
-    store.require(lm)
+    lm = the_model(store, model, device)
     name = fingerprint({"text": text.describe(), "window": store.meta["window"], "stride": store.meta["stride"]})
     folder = store.path / "cache" / "states" / name
     shape: dict[str, Any] = {
         "keys": store.keys,
+        "att_module": store.meta["att_module"],
         "window": store.meta["window"],
         "stride": store.meta["stride"],
         "dtype": store.dtype,
@@ -241,35 +237,3 @@ def _refuse_own_text(store: Store, text: dict[str, Any]) -> None:
         names = [f["name"] for f in text.get("files", []) if f["xxh3"] in shared]
         what = f"{', '.join(names)} is part of" if names else "that is"
         raise UsageError(f"{what} the text the store was built from, where every token retrieves itself: give another")
-
-
-def _model_of(store: Store, given: str | Path | None) -> LanguageModel:
-    """The model named, or the one that the store remembers."""
-    if given is not None:
-        return load_model(given)
-    try:
-        return load_model(store.model_source)
-    except KnnlmError as error:
-        raise KnnlmError(f"the model of {store.path} is not where it was: say where with --model ({error})") from error
-
-
-def default_mask(store: Store, key: str, metric: str, progress: bool = False) -> str:
-    """The store's only index for this key and metric; exact search if there is none."""
-    fitting = [name for name in list_indexes(store) if name.startswith(f"{key}-{metric}-")]
-    if len(fitting) > 1:
-        raise UsageError(
-            f"{store.path} has several indexes of {key} and {metric}: name one with --index: {', '.join(fitting)}"
-        )
-    if not fitting:
-        say(f"{store.path} has no index of {key} and {metric}: searching exactly", progress)
-    return fitting[0] if fitting else EXACT
-
-
-def _store(store: str | Path | Store) -> Store:
-    return store if isinstance(store, Store) else open_store(store)
-
-
-def _check(store: Store, what: Retrieval) -> None:
-    """Find a wrong name before an hour's work, not after."""
-    store.key(what.key)
-    check_mask(store, what)

@@ -1,9 +1,12 @@
-"""Opening a model: a folder or a hub name → model, tokenizer, and the fingerprints that tell it from any other.
+"""Opening a model: a folder, a hub name or a GGUF file → model, tokenizer, and what tells it from any other.
 
-Knows nothing of what the model is used for.
+Adapters (PEFT) are merged into the weights, so that everything after sees a plain model. Knows nothing of what the
+model is used for.
 """
 
+import importlib.util
 import json
+import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,21 +14,24 @@ import safetensors
 import torch
 import xxhash
 
-from knnlm.errors import KnnlmError
+from knnlm.errors import KnnlmError, UsageError, unknown
 from knnlm.lm.quiet import no_library_bars
-from knnlm.lm.tokenizer import tokenizer_fingerprint
+from knnlm.lm.tokenizer import tokenizer_fingerprint, tokenizer_rules
 
+PRECISIONS = ("float32", "bfloat16", "float16", "auto")
 _COSMETIC = frozenset({"_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype", "use_cache"})
+_HUB_GGUF = re.compile(r"(?P<repo>[^/]+/[^/]+)/(?P<file>.+\.gguf)")
 
 
 class LanguageModel(NamedTuple):
-    """A causal LM ready to read text. `source` is what it was opened from."""
+    """A causal LM ready to read text. `source` and `adapter` are what it was opened from."""
 
     model: Any
     tokenizer: Any
     source: str
     fingerprint: str
     tokenizer_fingerprint: str
+    adapter: str | None = None
 
     @property
     def vocab_size(self) -> int:
@@ -35,7 +41,7 @@ class LanguageModel(NamedTuple):
     @property
     def positions(self) -> int | None:
         """The longest input the model can read, where it has a limit."""
-        found = getattr(self.model.config, "max_position_embeddings", None)
+        found = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
         return None if found is None else int(found)
 
     def identity(self) -> dict[str, Any]:
@@ -43,41 +49,149 @@ class LanguageModel(NamedTuple):
         return {
             "class": type(self.model).__name__,
             "fingerprint": self.fingerprint,
+            "precision": str(self.model.dtype).removeprefix("torch."),
             "tokenizer": self.tokenizer_fingerprint,
             "vocab_size": self.vocab_size,
-            "bos": self.tokenizer.bos_token_id,
+            **tokenizer_rules(self.tokenizer),
         }
 
 
-def load_model(source: str | Path, device: str = "cpu") -> LanguageModel:
-    """Open a folder or a hub name, in fp32, for reading only."""
-    import transformers
+class _Place(NamedTuple):
+    """What from_pretrained is given: a folder or hub name, and the file in it if it is a GGUF."""
 
-    where = Path(source)
-    if where.is_dir() and not (where / "config.json").is_file():
-        hint = "its training has not finished: run the same 'knnlm train' again" if (where / "training").is_dir() else \
-            "give a folder written by 'knnlm train' or by save_pretrained"  # fmt: skip
-        raise KnnlmError(f"{source} is not a model folder (no config.json): {hint}")
+    name: str
+    gguf: str | None
+
+
+def load_model(
+    source: str | Path,
+    *,
+    device: str | None = None,
+    precision: str = "float32",
+    adapter: str | Path | None = None,
+) -> LanguageModel:
+    """Open a model for reading only: a folder, a hub name, or a .gguf file (also NAME/REPO/FILE.gguf of the hub).
+
+    `precision` is the type of its weights ("auto": as stored); `device` is CUDA where there is one; `adapter` is a PEFT
+    folder or hub name.
+    """
+    if precision not in PRECISIONS:
+        raise unknown("precision", precision, PRECISIONS)
+    where = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    place = _place(source)
     try:
         with no_library_bars():
-            tokenizer = transformers.AutoTokenizer.from_pretrained(source)
-            model = transformers.AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
-    except (OSError, ValueError, safetensors.SafetensorError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        found = "" if where.is_dir() else "there is no such folder, and as a hub name: "
+            _check_kind(place, source)
+            tokenizer = _tokenizer(place)
+            model = _weights(place, source, precision)
+            model = model if adapter is None else _merged(model, adapter)
+            model.eval().requires_grad_(False).to(where)
+    except (OSError, ValueError, RuntimeError, safetensors.SafetensorError) as error:
+        raise _cannot_open(source, error) from error
+    _check_tokenizer(source, tokenizer, model)
+    name = str(Path(source).resolve()) if Path(source).exists() else str(source)
+    return LanguageModel(
+        model, tokenizer, name, model_fingerprint(model), tokenizer_fingerprint(tokenizer),
+        None if adapter is None else str(Path(adapter).resolve() if Path(adapter).exists() else adapter),
+    )  # fmt: skip
+
+
+def _place(source: str | Path) -> _Place:
+    path = Path(source)
+    if path.suffix == ".gguf":
+        if missing := [m for m in ("gguf", "accelerate") if importlib.util.find_spec(m) is None]:
+            raise KnnlmError(f"reading {source} needs {' and '.join(missing)}: run pip install 'knnlm[gguf]'")
+        on_hub = _HUB_GGUF.fullmatch(str(source))
+        if path.is_file():
+            return _Place(str(path.parent), path.name)
+        if on_hub is None or path.is_absolute():
+            raise KnnlmError(f"there is no file {source}: give the path of a .gguf file, or ORG/REPO/FILE.gguf")
+        return _Place(on_hub["repo"], on_hub["file"])
+    if path.is_file():
+        raise KnnlmError(f"{source} is a file: give the model's folder, a .gguf file or a hub name")
+    if path.is_dir() and not (path / "config.json").is_file():
+        hint = "give a folder written by 'knnlm train' or by save_pretrained"
+        if (path / "training").is_dir():
+            hint = "its training has not finished: run the same 'knnlm train' again"
+        elif (path / "adapter_config.json").is_file():
+            hint = "it is a PEFT adapter: give the base model, and this folder with --adapter"
+        raise KnnlmError(f"{source} is not a model folder (no config.json): {hint}")
+    return _Place(str(source), None)
+
+
+def _check_kind(place: _Place, source: str | Path) -> None:
+    import transformers
+
+    if place.gguf is not None:
+        return  # reading its header takes seconds, and its architectures are causal
+    config = transformers.AutoConfig.from_pretrained(place.name)
+    if config.is_encoder_decoder:
+        raise KnnlmError(f"{source} is a sequence-to-sequence model ({config.model_type}): give a causal LM")
+    if config.model_type == "knnlm":
+        raise UsageError(f"{source} is a saved kNN-LM: give its base model, or open it with from_pretrained")
+
+
+def _tokenizer(place: _Place) -> Any:
+    import transformers
+
+    named = {"gguf_file": place.gguf} if place.gguf else {}
+    return transformers.AutoTokenizer.from_pretrained(place.name, **named)
+
+
+def _weights(place: _Place, source: str | Path, precision: str) -> Any:
+    import transformers
+
+    named = {"gguf_file": place.gguf} if place.gguf else {}
+    dtype = "auto" if precision == "auto" else getattr(torch, precision)
+    model, info = transformers.AutoModelForCausalLM.from_pretrained(
+        place.name, dtype=dtype, output_loading_info=True, **named
+    )
+    if missing := sorted(info["missing_keys"]):
+        some = ", ".join(missing[:3]) + (", …" if len(missing) > 3 else "")
         raise KnnlmError(
-            f"cannot open model {source} ({found}{reason}): give a model folder, or a hub name where there is a network"
-        ) from error
-    if not tokenizer.backend_tokenizer.encode("a text").ids:
+            f"{source} lacks weights of a causal LM ({some}), which would be random: give a complete model"
+        )
+    return model
+
+
+def _merged(model: Any, adapter: str | Path) -> Any:
+    """The model with the adapter's changes in its weights."""
+    if importlib.util.find_spec("peft") is None:
+        raise KnnlmError("reading an adapter needs peft: run pip install 'knnlm[peft]'")
+    import peft
+
+    if Path(adapter).exists() and not (Path(adapter) / "adapter_config.json").is_file():
+        raise KnnlmError(f"{adapter} is not a PEFT adapter (no adapter_config.json): give a folder that PEFT saved")
+    try:
+        return peft.PeftModel.from_pretrained(model, str(adapter)).merge_and_unload()
+    except (OSError, ValueError, RuntimeError, KeyError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise KnnlmError(f"cannot apply adapter {adapter} to this model ({reason}): was it made for it?") from error
+
+
+def _check_tokenizer(source: str | Path, tokenizer: Any, model: Any) -> None:
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        raise KnnlmError(f"the tokenizer of {source} has no fast version (tokenizer.json): save it as a fast tokenizer")
+    if not backend.encode("a text").ids:
         raise KnnlmError(f"the tokenizer of {source} is missing or empty: restore its tokenizer.json")
-    model.eval().requires_grad_(False).to(device)
-    if len(tokenizer) > model.get_output_embeddings().weight.shape[0]:
+    head = model.get_output_embeddings()
+    if head is None:
+        raise KnnlmError(f"{source} ({type(model).__name__}) has no output embedding: give a causal LM")
+    if len(tokenizer) > head.weight.shape[0]:
         raise KnnlmError(
             f"the tokenizer of {source} has {len(tokenizer)} entries but the model predicts only "
-            f"{model.get_output_embeddings().weight.shape[0]}: use the tokenizer that the model was trained with"
+            f"{head.weight.shape[0]}: use the tokenizer that the model was trained with"
         )
-    name = str(where.resolve()) if where.is_dir() else str(source)
-    return LanguageModel(model, tokenizer, name, model_fingerprint(model), tokenizer_fingerprint(tokenizer))
+
+
+def _cannot_open(source: str | Path, error: Exception) -> KnnlmError:
+    reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+    found = "" if Path(source).exists() else "there is no such folder, and as a hub name: "
+    return KnnlmError(
+        f"cannot open model {source} ({found}{reason}): give a model folder, a .gguf file, or a hub name where there "
+        "is a network"
+    )
 
 
 def model_fingerprint(model: Any) -> str:

@@ -56,6 +56,16 @@ def tokenizer_fingerprint(tokenizer: Any) -> str:
     return xxhash.xxh3_128_hexdigest(rules + canonical({"bos": tokenizer.bos_token_id}))
 
 
+def tokenizer_rules(tokenizer: Any) -> dict[str, Any]:
+    """How texts become tokens here, for the record: windows of the same tokens give the same perplexity anywhere."""
+    return {
+        "bos": tokenizer.bos_token_id,
+        "document_starts_with": "bos" if tokenizer.bos_token_id is not None else "its first token, not predicted",
+        "special_tokens": "not added, and text that spells one stays text",
+        "padding": "right, never predicted; attention is causal, so no mask",
+    }
+
+
 def encode(tokenizer: Any, documents: Iterable[Document]) -> Iterator[Encoded]:
     """Token ids of each document, in order; documents with nothing to predict are left out.
 

@@ -21,7 +21,7 @@ from knnlm.progress import Meter, say
 from knnlm.states.forward import Piece, describe_rows, rows_of
 from knnlm.states.store import DOCUMENTS, KIND, DocumentInfo, Store, open_store
 from knnlm.states.table import ColumnType, Table, TableWriter, open_table
-from knnlm.taps import KEYS, Tap, checked_keys
+from knnlm.taps import Tap, checked_keys, possible_keys
 
 GROUP_TOKENS = 1 << 14
 PART_ROWS = 1 << 18
@@ -34,7 +34,8 @@ def build_states(
     text: Source,
     out: Path,
     *,
-    keys: Sequence[str] = KEYS,
+    keys: Sequence[str] | None = None,
+    att_module: str | None = None,
     window: int | None = None,
     stride: int | None = None,
     logprobs: bool = False,
@@ -42,23 +43,29 @@ def build_states(
     part_rows: int = PART_ROWS,
     progress: bool = False,
 ) -> Store:
-    """Run `lm` over `text` and store what it saw in `out`; an interrupted build there is continued."""
+    """Run `lm` over `text` and store what it saw in `out`; an interrupted build there is continued.
+
+    `keys` are both where "att" is known for the model (or `att_module` names the module that reads it), else "ffn".
+    """
     window, stride = resolve_window(lm, window, stride)
     if dtype not in DTYPES:
         raise UsageError(f"unknown dtype '{dtype}': choose one of {', '.join(DTYPES)}")
-    tap = Tap(lm.model, checked_keys(keys))
-    meta = {
-        "model": lm.identity(), "text": text.describe(), "keys": list(tap.keys), "window": window, "stride": stride,
-        "part_rows": part_rows,
-    }  # fmt: skip
     if (out / "config.json").is_file():
         raise KnnlmError(f"{out} is a model folder: choose another --out for the store")
-    columns = _columns(tap, DTYPES[dtype], logprobs)
-    if TableWriter(out, KIND, columns, meta).manifest["complete"]:  # who only reads needs no lock
-        return open_store(out)
-    with only_writer(out), TableWriter(out, KIND, columns, meta) as writer:
-        if not writer.manifest["complete"]:
-            _Build(lm, tap, writer, DTYPES[dtype], logprobs, progress).run(text, window, stride, part_rows)
+    if keys is None:
+        keys, note = possible_keys(lm.model, att_module)
+        say(note, bool(note))
+    with Tap(lm.model, checked_keys(keys), att_module) as tap:
+        meta = {
+            "model": lm.identity(), "text": text.describe(), "keys": list(tap.keys), "taps": tap.describe(),
+            "att_module": att_module, "window": window, "stride": stride, "part_rows": part_rows,
+        }  # fmt: skip
+        columns = _columns(tap, DTYPES[dtype], logprobs)
+        if TableWriter(out, KIND, columns, meta).manifest["complete"]:  # who only reads needs no lock
+            return open_store(out)
+        with only_writer(out), TableWriter(out, KIND, columns, meta) as writer:
+            if not writer.manifest["complete"]:
+                _Build(lm, tap, writer, dtype, logprobs, progress).run(text, window, stride, part_rows)
     return open_store(out)
 
 
@@ -143,7 +150,9 @@ class _Build:
                 f"the text is shorter than the one {self.writer.path} was begun with: choose another --out"
             )
         self._commit()
-        self.writer.finish({"words": self.words, "documents": self.count, "model_source": self.lm.source})
+        self.writer.finish(
+            {"words": self.words, "documents": self.count, "model_source": self.lm.source, "adapter": self.lm.adapter}
+        )
 
 
 def _columns(tap: Tap, dtype: str, logprobs: bool) -> dict[str, ColumnType]:

@@ -33,17 +33,15 @@ class Piece(NamedTuple):
 
 
 def rows_of(tap: Tap, pieces: Sequence[Piece], dtype: str, logprobs: bool) -> dict[str, NDArray[Any]]:
-    """The rows of these windows, in order, with every column of the store."""
+    """The rows of these windows, in order, with every column of the store; states in `dtype`, a name of torch's."""
     starts = np.cumsum([0] + [p.window.scored for p in pieces])
     columns: dict[str, NDArray[Any]] = {}
     for batch in _batches(pieces):
         places = np.concatenate([np.arange(starts[i], starts[i + 1]) for i in batch])
-        for name, values in _run(tap, [pieces[i] for i in batch], logprobs).items():
+        for name, values in _run(tap, [pieces[i] for i in batch], dtype, logprobs).items():
             if name not in columns:
-                kind = "<f4" if name == "lm_logprob" else dtype
-                columns[name] = np.empty((starts[-1], *values.shape[1:]), kind)
-            with np.errstate(over="ignore"):  # found just below, with a sentence
-                columns[name][places] = values
+                columns[name] = np.empty((starts[-1], *values.shape[1:]), values.dtype.newbyteorder("<"))
+            columns[name][places] = values
     for name, values in columns.items():
         if not np.isfinite(values).all():
             raise KnnlmError(f"some {name} values do not fit {values.dtype}: {_remedy(values.dtype)}")
@@ -77,7 +75,7 @@ def _batches(pieces: Sequence[Piece]) -> list[list[int]]:
 
 
 @torch.inference_mode()
-def _run(tap: Tap, pieces: Sequence[Piece], logprobs: bool) -> dict[str, NDArray[Any]]:
+def _run(tap: Tap, pieces: Sequence[Piece], dtype: str, logprobs: bool) -> dict[str, NDArray[Any]]:
     """The scored rows of a padded batch, one piece after the other."""
     longest = max(len(p.tokens) for p in pieces) - 1
     ids = np.zeros((len(pieces), longest), np.int64)
@@ -87,7 +85,8 @@ def _run(tap: Tap, pieces: Sequence[Piece], logprobs: bool) -> dict[str, NDArray
         scored[i, p.skipped : len(p.tokens) - 1] = True
     states = tap.read(torch.from_numpy(ids).to(tap.device))
     mask = torch.from_numpy(scored).to(tap.device)
-    found = {key: states.of(key)[mask].cpu().numpy() for key in tap.keys}
+    kind = getattr(torch, dtype)
+    found: dict[str, NDArray[Any]] = {key: states.of(key)[mask].to(kind).cpu().numpy() for key in tap.keys}
     if logprobs:
         targets = np.concatenate([p.tokens[p.skipped + 1 :] for p in pieces]).astype(np.int64)
         found["lm_logprob"] = _logprobs(tap, states.ffn[mask], torch.from_numpy(targets).to(tap.device))

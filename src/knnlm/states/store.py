@@ -120,6 +120,12 @@ class Store:
         return str(self.table.manifest["summary"]["model_source"])
 
     @property
+    def adapter(self) -> str | None:
+        """Where the model's adapter was, if it had one."""
+        found = self.table.manifest["summary"]["adapter"]
+        return None if found is None else str(found)
+
+    @property
     def dtype(self) -> str:
         """How states are stored: float16 or float32."""
         return np.dtype(self.key(self.keys[0]).type.dtype).name

@@ -5,7 +5,9 @@ block's feed-forward layer reads. This room knows models from inside; it knows n
 """
 
 from knnlm.taps.families import FAMILIES as FAMILIES
+from knnlm.taps.families import Family as Family
 from knnlm.taps.tap import KEYS as KEYS
 from knnlm.taps.tap import States as States
 from knnlm.taps.tap import Tap as Tap
 from knnlm.taps.tap import checked_keys as checked_keys
+from knnlm.taps.tap import possible_keys as possible_keys

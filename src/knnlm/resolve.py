@@ -1,0 +1,101 @@
+"""Names → things: the store, model, index and settings that an argument or a store's own record means.
+
+Knows where things are kept and what to say when they are not there; does no work of its own.
+"""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from knnlm.errors import KnnlmError, UsageError
+from knnlm.evaluation import Tuned
+from knnlm.lm.load import LanguageModel, load_model
+from knnlm.progress import say
+from knnlm.search.cache import EXACT, Retrieval, Score, check_mask
+from knnlm.search.index import list_indexes
+from knnlm.settings import choose_tuned, not_tuned
+from knnlm.similarity import checked_metric
+from knnlm.states.store import Store, open_store
+
+
+def the_store(store: str | Path | Store) -> Store:
+    """A store, opened if it is not."""
+    return store if isinstance(store, Store) else open_store(store)
+
+
+def the_model(store: Store, given: str | Path | LanguageModel | None, device: str | None = None) -> LanguageModel:
+    """The model given, or the one that the store remembers, as it was when the store was built; no other fits."""
+    if isinstance(given, LanguageModel):
+        lm = given
+    else:
+        precision = str(store.meta["model"]["precision"])
+        where = store.model_source if given is None else given
+        try:
+            lm = load_model(where, device=device, precision=precision, adapter=store.adapter)
+        except KnnlmError as error:
+            if given is not None:
+                raise
+            raise KnnlmError(
+                f"the model of {store.path} is not where it was: say where with --model ({error})"
+            ) from error
+    store.require(lm)
+    return lm
+
+
+def default_mask(store: Store, key: str, metric: str, progress: bool = False) -> str:
+    """The store's only index for this key and metric; exact search if there is none."""
+    fitting = [name for name in list_indexes(store) if name.startswith(f"{key}-{metric}-")]
+    if len(fitting) > 1:
+        raise UsageError(
+            f"{store.path} has several indexes of {key} and {metric}: name one with --index: {', '.join(fitting)}"
+        )
+    if not fitting:
+        say(f"{store.path} has no index of {key} and {metric}: searching exactly", progress)
+    return fitting[0] if fitting else EXACT
+
+
+def the_settings(
+    store: Store,
+    *,
+    key: str | None = None,
+    metric: str | None = None,
+    mask: str | None = None,
+    score: Score | None = None,
+    k: int | None = None,
+    lam: float | None = None,
+    temperature: float | None = None,
+    progress: bool = False,
+) -> Tuned:
+    """The store's tuned settings with what was given in their place; both λ and τ do without tuning."""
+    wanted: dict[str, Any] = {"key": key, "metric": metric, "mask": mask}
+    wanted["score"] = "real" if mask == EXACT else score
+    tuned = choose_tuned(store, **wanted)
+    if tuned is None:
+        if lam is None or temperature is None:
+            raise not_tuned(store, **wanted)
+        key, metric = key or store.keys[0], metric or "l2"
+        chosen = mask or default_mask(store, key, metric, progress)
+        what = Retrieval(key=key, metric=checked_metric(metric), mask=chosen, score=score or "search")
+        tuned = Tuned(what, lam, temperature, math.nan, math.nan, math.nan, 0)
+    tuned = _overridden(tuned, k, lam, temperature)
+    check_retrieval(store, tuned.retrieval)
+    return tuned
+
+
+def check_retrieval(store: Store, what: Retrieval) -> None:
+    """Find a wrong name before an hour's work, not after."""
+    store.key(what.key)
+    check_mask(store, what)
+
+
+def _overridden(tuned: Tuned, k: int | None, lam: float | None, temperature: float | None) -> Tuned:
+    """Another τ keeps the unit it is measured in."""
+    if k is not None:
+        tuned = tuned._replace(retrieval=replace(tuned.retrieval, k=k))
+    if lam is not None:
+        tuned = tuned._replace(lam=lam)
+    if temperature is not None:
+        unit = tuned.temperature / tuned.temperature_units
+        tuned = tuned._replace(temperature=temperature, temperature_units=temperature / unit)
+    return tuned
