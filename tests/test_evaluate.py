@@ -17,8 +17,8 @@ from knnlm.lm.presets import SMOKE, new_model
 from knnlm.lm.tokenizer import train_tokenizer
 from knnlm.metrics import perplexity
 from knnlm.mixture import fit_lambda, mix
-from knnlm.search.cache import Retrieval
 from knnlm.search.neighbors import Neighbors
+from knnlm.search.retrieval import Retrieval
 from knnlm.states.store import Store
 from tests.arrays import InMemory
 

@@ -2,8 +2,8 @@
 
     P = (1-λ) · softmax(W_sm · h_sm)  +  λ · M · softmax( mask-to-k(W_ds ⊗ h_ds) / τ )
 
-The surface is small: `train`, `build`, `index`, `tune`, `evaluate`, `demo`, `open_store`, and the errors. Names are
-loaded when first used, so importing knnlm costs nothing.
+The surface is small: `train`, `build`, `index`, `tune`, `evaluate`, `load`, `demo`, `open_store`, and the errors.
+Names are loaded when first used, so importing knnlm costs nothing.
 """
 
 import importlib
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from knnlm.api import build as build
     from knnlm.api import evaluate as evaluate
     from knnlm.api import index as index
+    from knnlm.api import load as load
     from knnlm.api import source as source
     from knnlm.api import train as train
     from knnlm.api import tune as tune
@@ -28,6 +29,7 @@ _HOME = {
     "build": "knnlm.api",
     "evaluate": "knnlm.api",
     "index": "knnlm.api",
+    "load": "knnlm.api",
     "source": "knnlm.api",
     "train": "knnlm.api",
     "tune": "knnlm.api",

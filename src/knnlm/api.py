@@ -6,7 +6,7 @@ Each function resolves names (paths, texts, models, indexes) and hands over to t
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from knnlm.errors import DamagedError, UsageError
 from knnlm.evaluation import Evaluation, Tuned
@@ -23,14 +23,17 @@ from knnlm.lm.train import Trained
 from knnlm.lm.train import train as train_model
 from knnlm.progress import say
 from knnlm.resolve import check_retrieval, default_mask, the_model, the_settings, the_store
-from knnlm.search.cache import Retrieval, Score
 from knnlm.search.exact import check_k
 from knnlm.search.factory import NPROBE
 from knnlm.search.index import RECALL_FLOOR, Index, build_index
+from knnlm.search.retrieval import Retrieval, Score
 from knnlm.settings import save_tuned
 from knnlm.similarity import checked_metric
 from knnlm.states.build import build_states
 from knnlm.states.store import Store
+
+if TYPE_CHECKING:
+    from knnlm.hf.model import KNNLMForCausalLM
 
 Text = str | Path | Sequence[str | Path] | Source | None
 
@@ -198,6 +201,39 @@ def evaluate(
         say("note: λ and τ were tuned on this very text, which flatters the result", progress)
     found = evaluate_queries(opened, queries(opened, test, model, progress, device), tuned, progress=progress)
     return tuned, found
+
+
+class Loaded(NamedTuple):
+    """A kNN-LM ready to generate."""
+
+    model: "KNNLMForCausalLM"
+    tokenizer: Any
+
+
+def load(
+    store: str | Path | Store,
+    *,
+    model: str | Path | LanguageModel | None = None,
+    key: str | None = None,
+    metric: str | None = None,
+    mask: str | None = None,
+    score: Score | None = None,
+    k: int | None = None,
+    lam: float | None = None,
+    temperature: float | None = None,
+    device: str | None = None,
+    progress: bool = False,
+) -> Loaded:
+    """A store and its base LM as one Hugging Face model, at the tuned settings or given ones, and its tokenizer."""
+    from knnlm.hf.model import KNNLMForCausalLM
+
+    opened = the_store(store)
+    tuned = the_settings(
+        opened, key=key, metric=metric, mask=mask, score=score, k=k, lam=lam, temperature=temperature,
+        progress=progress,
+    )  # fmt: skip
+    lm = the_model(opened, model, device)
+    return Loaded(KNNLMForCausalLM.from_parts(lm, opened, tuned), lm.tokenizer)
 
 
 def queries(

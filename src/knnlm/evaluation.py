@@ -15,10 +15,11 @@ from knnlm.components.knn import TargetVotes, check_tau
 from knnlm.errors import UsageError
 from knnlm.metrics import helping, perplexity, ratio_interval
 from knnlm.mixture import check_lambda, fit_lambda, mix, oracle
-from knnlm.search.cache import EXACT, Retrieval, cached_neighbors
+from knnlm.search.cache import cached_neighbors
 from knnlm.search.exact import check_k, exact_search
 from knnlm.search.index import open_index
 from knnlm.search.neighbors import recall
+from knnlm.search.retrieval import EXACT, Retrieval
 from knnlm.states.store import Store
 
 _COARSE = tuple(2.0**e for e in range(-8, 9, 2))

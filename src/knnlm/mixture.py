@@ -8,6 +8,7 @@ Works on log-probabilities of the true tokens; knows nothing of where they come 
 import math
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import expit
@@ -31,6 +32,16 @@ def mix(lm: Logs, other: Logs, lam: float) -> NDArray[np.float64]:
     if lam == 1:
         return np.asarray(other, np.float64)
     return np.logaddexp(np.asarray(lm, np.float64) + math.log1p(-lam), np.asarray(other, np.float64) + math.log(lam))
+
+
+def mix_vocabulary(lm: torch.Tensor, other: torch.Tensor, lam: float) -> torch.Tensor:
+    """The same over whole vocabularies, on whatever device they are: log P (…, V) from log-probabilities (…, V)."""
+    check_lambda(lam)
+    if lam == 0:
+        return lm
+    if lam == 1:
+        return other
+    return torch.logaddexp(lm + math.log1p(-lam), other + math.log(lam))
 
 
 def oracle(lm: Logs, other: Logs) -> NDArray[np.float64]:

@@ -12,8 +12,8 @@ from knnlm.errors import KnnlmError, UsageError
 from knnlm.evaluation import Tuned
 from knnlm.lm.load import LanguageModel, load_model
 from knnlm.progress import say
-from knnlm.search.cache import EXACT, Retrieval, Score, check_mask
 from knnlm.search.index import list_indexes
+from knnlm.search.retrieval import EXACT, Retrieval, Score, check_mask
 from knnlm.settings import choose_tuned, not_tuned
 from knnlm.similarity import checked_metric
 from knnlm.states.store import Store, open_store

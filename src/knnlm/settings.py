@@ -11,7 +11,7 @@ from typing import Any
 from knnlm.errors import KnnlmError
 from knnlm.evaluation import Tuned
 from knnlm.files import fingerprint, only_writer, read_json, write_json
-from knnlm.search.cache import EXACT, Retrieval
+from knnlm.search.retrieval import EXACT, Retrieval
 from knnlm.states.store import Store
 
 FORMAT = 1

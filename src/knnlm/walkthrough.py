@@ -36,8 +36,8 @@ from knnlm.lm.train import Trained
 from knnlm.progress import say
 from knnlm.report.content import Curve, Page, Row
 from knnlm.report.page import render
-from knnlm.search.cache import EXACT, Retrieval, Score
 from knnlm.search.index import open_index
+from knnlm.search.retrieval import EXACT, Retrieval, Score
 from knnlm.settings import save_tuned
 from knnlm.similarity import METRICS
 from knnlm.states.store import Store

@@ -9,7 +9,7 @@ nothing of how neighbours were found or of λ.
 
 import math
 from collections.abc import Iterator
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 from knnlm.errors import KnnlmError, UsageError
 from knnlm.search.neighbors import Neighbors
+from knnlm.search.retrieval import Retrieval, Search, searcher
+from knnlm.states.store import Store
 
 _BLOCK = 1 << 12
 
@@ -97,22 +99,48 @@ def weights(scores: NDArray[np.float32], tau: float) -> NDArray[np.float32]:
     return found
 
 
-def vocabulary_logprobs(near: Neighbors, tokens: NDArray[np.int32], vocab_size: int, tau: float) -> NDArray[np.float32]:
-    """log p_kNN over the whole vocabulary (B, V), for generation."""
+def vocabulary_logprobs(near: Neighbors, tokens: NDArray[np.int32], vocab_size: int, tau: float) -> torch.Tensor:
+    """log p_kNN over the whole vocabulary (B, V), for generation; only the tokens that were voted for are computed."""
     check_tau(tau)
-    votes = np.where(near.ids < 0, 0, tokens[near.ids]).astype(np.int64)
-    if votes.size and int(votes.max()) >= vocab_size:
+    missing = torch.from_numpy(near.ids < 0)
+    votes = torch.from_numpy(tokens[near.ids].astype(np.int64)).masked_fill(missing, 0)
+    if votes.numel() and int(votes.max()) >= vocab_size:
         raise KnnlmError(
             f"the store holds token {int(votes.max())} but the vocabulary has {vocab_size} entries: use the model "
             "that it was built with"
         )
-    scores = torch.from_numpy(np.where(near.ids < 0, np.float32(-np.inf), near.scores)) / tau
-    top = scores.max(1, keepdim=True).values
-    top = torch.where(torch.isfinite(top), top, 0.0)
+    scores = _scaled(near.scores, tau).masked_fill(missing, -math.inf)
     mass = torch.zeros(len(votes), vocab_size, dtype=torch.float64)
-    mass.scatter_add_(1, torch.from_numpy(votes), (scores - top).double().exp())
-    found: NDArray[np.float32] = (mass.log() - mass.sum(1, keepdim=True).log()).float().numpy()
-    return np.where(np.isnan(found), np.float32(-np.inf), found)
+    mass.scatter_add_(1, votes, (scores - _total(scores)[:, None]).double().exp())
+    found = torch.full((len(votes), vocab_size), -math.inf)
+    return found.scatter_(1, votes, mass.gather(1, votes).log().float())
+
+
+class KNN(NamedTuple):
+    """The component as a predictor: states in, log p_kNN over the vocabulary out. Safe for concurrent calls."""
+
+    key: str
+    search: Search
+    tokens: NDArray[np.int32]
+    vocab_size: int
+    tau: float
+    dtype: str
+    """Type of the stored states; queries are rounded to it, so that evaluation and generation ask the same."""
+
+    def near(self, states: torch.Tensor) -> Neighbors:
+        """Neighbours of states (B, D)."""
+        return self.search(states.detach().to(getattr(torch, self.dtype)).cpu().numpy())
+
+    def logprobs(self, states: torch.Tensor) -> torch.Tensor:
+        """log p_kNN (B, V) for states (B, D), on their device."""
+        found = vocabulary_logprobs(self.near(states), self.tokens, self.vocab_size, self.tau)
+        return found.to(states.device)
+
+
+def open_knn(store: Store, what: Retrieval, tau: float) -> KNN:
+    """The kNN component of a store."""
+    check_tau(tau)
+    return KNN(what.key, searcher(store, what), store.targets, store.vocab_size, tau, store.dtype)
 
 
 def _scaled(scores: NDArray[np.float32], tau: float) -> torch.Tensor:

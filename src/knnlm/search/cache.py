@@ -6,48 +6,21 @@ stopped. Knows nothing of tokens, τ or λ.
 """
 
 import shutil
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from knnlm.errors import DamagedError, UsageError, unknown
+from knnlm.errors import DamagedError
 from knnlm.files import fingerprint, only_writer
 from knnlm.progress import Meter, say
-from knnlm.search.exact import check_k, exact_search
-from knnlm.search.index import index_manifest, open_index
-from knnlm.search.neighbors import Neighbors, in_order
-from knnlm.similarity import Metric, rescore
+from knnlm.search.neighbors import Neighbors
+from knnlm.search.retrieval import EXACT, Retrieval, Search, check_mask, searcher
 from knnlm.states.store import Store
 from knnlm.states.table import MANIFEST, ColumnType, Table, TableWriter, open_table, verify_table
 
 KIND = "neighbors"
-EXACT = "exact"
-Score = Literal["search", "real"]
 _SLAB = 1 << 12
-
-
-@dataclass(frozen=True, kw_only=True)
-class Retrieval:
-    """What is retrieved and how it is scored: mask and score are chosen apart."""
-
-    key: str = "att"
-    metric: Metric = "l2"
-    mask: str = EXACT
-    """"exact", or the name of an index of the store."""
-    score: Score = "real"
-    """"real" similarities of the retrieved rows, or those that the "search" itself returned."""
-    k: int = 1024
-
-    def __post_init__(self) -> None:
-        check_k(self.k)
-        if self.score not in ("search", "real"):
-            raise unknown("score", self.score, ("search", "real"))
-        if self.mask == EXACT and self.score == "search":
-            object.__setattr__(self, "score", "real")  # exact search returns real scores
 
 
 class CachedNeighbors:
@@ -72,22 +45,9 @@ def cached_neighbors(store: Store, queries: Store, what: Retrieval, progress: bo
     folder = store.path / "cache" / "neighbors"
     found = _cached(folder, identity, what)
     if found is None:
-        search = _searcher(store, what)
+        search = searcher(store, what)
         found = _compute(folder / f"{identity}-k{what.k}", queries, what, search, store.rows, progress)
     return CachedNeighbors(found, what.k)
-
-
-def check_mask(store: Store, what: Retrieval) -> dict[str, Any] | None:
-    """The manifest of the index that `what` names (None for exact search), after checking that it fits."""
-    if what.mask == EXACT:
-        return None
-    index = index_manifest(store, what.mask)
-    if (index["key"], index["metric"]) != (what.key, what.metric):
-        raise UsageError(
-            f"index {what.mask} is for {index['key']} states and metric {index['metric']}, not {what.key} and "
-            f"{what.metric}: name an index of that kind"
-        )
-    return index
 
 
 def _identity(store: Store, queries: Store, what: Retrieval, index: dict[str, Any] | None) -> str:
@@ -116,27 +76,11 @@ def _cached(folder: Path, identity: str, what: Retrieval) -> Table | None:
     return None
 
 
-def _searcher(store: Store, what: Retrieval) -> Callable[[NDArray[Any]], Neighbors]:
-    column = store.key(what.key)
-    store.verify(what.key)
-    if what.mask == EXACT:
-        return lambda states: exact_search(states, column, what.k, what.metric)
-    index = open_index(store, what.mask)
-    if what.score == "search":
-        return lambda states: index.search(states, what.k)
-
-    def masked_then_rescored(states: NDArray[Any]) -> Neighbors:
-        near = index.search(states, what.k)
-        return in_order(near.ids, rescore(what.metric, states, near.ids, column), what.k)
-
-    return masked_then_rescored
-
-
 def _compute(
     path: Path,
     queries: Store,
     what: Retrieval,
-    search: Callable[[NDArray[Any]], Neighbors],
+    search: Search,
     rows: int,
     show: bool,
 ) -> Table:

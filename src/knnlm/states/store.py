@@ -132,15 +132,18 @@ class Store:
 
     def require(self, model: LanguageModel) -> None:
         """Refuse a model or tokenizer that did not make this store."""
-        mine = self.meta["model"]
-        if mine["fingerprint"] != model.fingerprint:
-            raise KnnlmError(
-                f"{self.path} was built with another model ({self.model_source}) than {model.source}: use that model, "
-                "or build a store with this one"
-            )
-        if mine["tokenizer"] != model.tokenizer_fingerprint:
+        self.require_weights(model.fingerprint, model.source)
+        if self.meta["model"]["tokenizer"] != model.tokenizer_fingerprint:
             raise KnnlmError(
                 f"{self.path} was built with another tokenizer than the one of {model.source}: restore that tokenizer, "
+                "or build a store with this one"
+            )
+
+    def require_weights(self, fingerprint: str, source: str) -> None:
+        """Refuse the weights of another model; `source` names them."""
+        if self.meta["model"]["fingerprint"] != fingerprint:
+            raise KnnlmError(
+                f"{self.path} was built with another model ({self.model_source}) than {source}: use that model, "
                 "or build a store with this one"
             )
 
