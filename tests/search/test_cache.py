@@ -6,9 +6,9 @@ import pytest
 import knnlm.search.cache as cache
 from knnlm.errors import UsageError
 from knnlm.search.cache import cached_neighbors
-from knnlm.search.retrieval import Retrieval
 from knnlm.search.exact import exact_search
 from knnlm.search.index import build_index
+from knnlm.search.retrieval import Retrieval
 from knnlm.states.store import Store
 
 

@@ -104,9 +104,7 @@ VARIANTS: dict[str, Callable[[], Any]] = {
     "gpt_neox sequential": lambda: gpt_neox(parallel=False),
     "falcon sequential": lambda: falcon(parallel_attn=False),
     "falcon two norms": lambda: falcon(new_decoder_architecture=True, num_kv_heads=2),
-    "falcon new, one norm": lambda: falcon(
-        new_decoder_architecture=True, num_kv_heads=2, num_ln_in_parallel_attn=1
-    ),
+    "falcon new, one norm": lambda: falcon(new_decoder_architecture=True, num_kv_heads=2, num_ln_in_parallel_attn=1),
 }
 
 

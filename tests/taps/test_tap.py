@@ -1,35 +1,20 @@
 """Taps read the states they name, and leave the model as they found it."""
 
-from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 import torch
 
-from knnlm.errors import UsageError
-from knnlm.taps import FAMILIES, KEYS, Tap, checked_keys
+from knnlm.errors import KnnlmError, UsageError
+from knnlm.taps import FAMILIES, KEYS, States, Tap, checked_keys
 from tests.taps import models
+from tests.taps.by_hand import att_by_hand
 
-MODELS: dict[str, Callable[[], Any]] = {"opt": models.opt, "gpt2": models.gpt2}
 
-
-@pytest.fixture(params=sorted(MODELS))
+@pytest.fixture(params=sorted(models.VARIANTS))
 def model(request: pytest.FixtureRequest) -> Any:
-    return MODELS[request.param]()
-
-
-def att_by_hand(model: Any, ids: torch.Tensor) -> torch.Tensor:
-    """The last block's first half, from its sub-modules: norm(x + attention(norm(x)))."""
-    length = ids.shape[1]
-    causal = torch.full((length, length), float("-inf")).triu(1)[None, None]
-    x = model(input_ids=ids, output_hidden_states=True, use_cache=False).hidden_states[-2]  # enters the last block
-    if model.config.model_type == "gpt2":
-        block = model.transformer.h[-1]
-        attended = block.attn(block.ln_1(x), attention_mask=causal)[0]
-        return block.ln_2(x + attended)
-    block = model.model.decoder.layers[-1]
-    attended = block.self_attn(block.self_attn_layer_norm(x), attention_mask=causal)[0]
-    return block.final_layer_norm(x + attended)
+    return models.VARIANTS[request.param]()
 
 
 def hooks(model: Any) -> int:
@@ -37,7 +22,7 @@ def hooks(model: Any) -> int:
 
 
 def test_every_family_is_tested() -> None:
-    assert set(MODELS) == set(FAMILIES)
+    assert set(models.FAMILIES) == set(FAMILIES)
 
 
 @torch.inference_mode()
@@ -93,8 +78,8 @@ def test_rows_of_a_batch_do_not_mix(model: Any) -> None:
 def test_the_model_is_left_as_it_was_found(model: Any) -> None:
     before, forward = model.state_dict(), {id(m): m.forward.__func__ for m in model.modules()}
     wanted = model(input_ids=models.some_tokens()).logits
-    tap = Tap(model)
-    tap.read(models.some_tokens())
+    with Tap(model) as tap:
+        tap.read(models.some_tokens())
     assert hooks(model) == 0
     assert all("forward" not in vars(m) and m.forward.__func__ is forward[id(m)] for m in model.modules())
     assert all(torch.equal(t, model.state_dict()[name]) for name, t in before.items())
@@ -102,10 +87,63 @@ def test_the_model_is_left_as_it_was_found(model: Any) -> None:
 
 
 def test_hooks_are_removed_when_the_model_fails(model: Any) -> None:
-    tap = Tap(model)
-    with pytest.raises(IndexError):
+    with pytest.raises(IndexError), Tap(model) as tap:
         tap.read(torch.tensor([[models.VOCABULARY + 5]]))
     assert hooks(model) == 0
+
+
+def test_hooks_are_removed_when_a_model_is_refused() -> None:
+    model = models.gpt2()
+    model.transformer.ln_f.weight.data[0] = float("nan")
+    with pytest.raises(KnnlmError):
+        Tap(model)
+    assert hooks(model) == 0
+
+
+@torch.inference_mode()
+def test_calls_of_other_threads_and_of_nobody_are_not_mixed_up(model: Any) -> None:
+    ids = models.some_tokens(rows=12)
+    with Tap(model) as tap:
+        alone = [tap.read(ids[i : i + 1]) for i in range(12)]
+
+        def read(i: int) -> States:
+            with torch.inference_mode():
+                model(input_ids=ids[:2])  # not watched
+                return tap.read(ids[i : i + 1])
+
+        with ThreadPoolExecutor(4) as pool:
+            together = list(pool.map(read, range(12)))
+    for one, other in zip(alone, together, strict=True):
+        for key in KEYS:
+            torch.testing.assert_close(one.of(key), other.of(key))
+
+
+def test_a_tap_says_what_it_reads(model: Any) -> None:
+    with Tap(model) as tap:
+        words = tap.describe()
+    assert words["ffn"] == "input of the output embedding"
+    assert ".1" in words["att"]
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
+def test_half_precision_is_read_too(kind: torch.dtype) -> None:
+    model = models.make("Llama").to(kind)
+    ids = models.some_tokens()
+    with Tap(model) as tap:
+        states = tap.read(ids)
+        assert states.of("att").dtype == kind
+        logits = tap.logits(states.ffn)
+    torch.testing.assert_close(logits, model(input_ids=ids).logits)
+
+
+@torch.inference_mode()
+def test_a_module_given_by_its_path_is_read() -> None:
+    model = models.make("Llama")
+    ids = models.some_tokens()
+    with Tap(model) as known, Tap(model, att_module="model.layers.1.mlp") as named:
+        torch.testing.assert_close(named.read(ids).of("att"), known.read(ids).of("att"))
+        assert named.describe()["att"] == "input of model.layers.1.mlp, as named by --att-module"
 
 
 @torch.inference_mode()
