@@ -3,18 +3,20 @@
 Knows stores and tokenizers; knows nothing of how it will be shown.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from knnlm.components.knn import weights
 from knnlm.evaluation import Tuned, score
+from knnlm.hf.model import KNNLMForCausalLM
 from knnlm.mixture import mix
 from knnlm.report.content import Hit, Passage, Token
 from knnlm.search.cache import cached_neighbors
-from knnlm.search.neighbors import Neighbors
 from knnlm.states.store import Store
 
 LONGEST = 160
@@ -39,7 +41,7 @@ def passage(store: Store, queries: Store, tuned: Tuned, tokenizer: Any) -> Passa
             lm_logprob=float(scored.lm[row]),
             knn_logprob=float(scored.knn[row]),
             mixed_logprob=float(mixed[row]),
-            hits=_hits(store, near, log_weights, row - start, int(queries.targets[row]), decode),
+            hits=_hits(store, near.ids[row - start], log_weights[row - start], int(queries.targets[row]), decode),
         )
         for row in range(start, stop)
     )
@@ -53,13 +55,33 @@ def _median_document(documents: NDArray[np.int32], gains: NDArray[np.float64]) -
     return int(numbers[np.argsort(means)[len(means) // 2]])
 
 
+def explained(model: KNNLMForCausalLM, tokens: NDArray[np.int64], start: int, tokenizer: Any) -> tuple[Token, ...]:
+    """What a kNN-LM thought of tokens[start:] of one text, each with what was retrieved for it."""
+    look = model.look(torch.from_numpy(tokens), start)
+    log_weights = weights(look.near.scores, model.config.tau)
+    decode = tokenizer.decode
+    return tuple(
+        Token(
+            text=decode([int(token)]),
+            lm_logprob=float(look.lm[i]),
+            knn_logprob=float(look.knn[i]),
+            mixed_logprob=float(look.mixed[i]),
+            hits=_hits(model.store, look.near.ids[i], log_weights[i], int(token), decode),
+        )
+        for i, token in enumerate(tokens[start:])
+    )
+
+
 def _hits(
-    store: Store, near: Neighbors, log_weights: NDArray[np.float32], query: int, target: int, decode: Callable[..., str]
+    store: Store,
+    ids: NDArray[np.int64],
+    log_weights: NDArray[np.float32],
+    target: int,
+    decode: Callable[..., str],
 ) -> tuple[Hit, ...]:
     """The strongest neighbours of one query; they are sorted, so the first are the strongest."""
     hits = []
-    for rank in range(min(SHOWN_HITS, near.ids.shape[1])):
-        row = int(near.ids[query, rank])
+    for row, log_weight in zip(ids[:SHOWN_HITS].tolist(), log_weights[:SHOWN_HITS].tolist(), strict=True):
         if row < 0:
             break
         token = int(store.targets[row])
@@ -67,7 +89,7 @@ def _hits(
             Hit(
                 before=decode(store.context(row, CONTEXT_TOKENS)),
                 token=decode([token]),
-                weight=float(np.exp(log_weights[query, rank])),
+                weight=math.exp(log_weight),
                 document=store.document_of(row),
                 is_target=token == target,
             )

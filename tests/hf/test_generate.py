@@ -86,10 +86,10 @@ def test_without_retrieval_the_loss_is_that_of_hugging_face(made: Made, text: Pa
 @torch.inference_mode()
 def test_stored_logprobs_are_those_of_hugging_face(made: Made, text: Path, tmp_path: Path) -> None:
     lm = made.lm
-    queries = build_states(lm, Files((text,)), tmp_path / "queries", window=32, logprobs=True)
+    queries = build_states(lm, Files((text,)), tmp_path / "queries", window=24, logprobs=True)
     (tokens,) = (e.tokens for e in encode(lm.tokenizer, Files((text,))))
     losses, counts = [], []
-    for w in windows(len(tokens), 32, 16):
+    for w in windows(len(tokens), 24, 12):
         ids = torch.from_numpy(tokens[w.start : w.stop + 1].astype("int64"))[None]
         labels = ids.clone()
         labels[:, : w.first - w.start] = -100

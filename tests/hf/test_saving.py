@@ -57,9 +57,7 @@ def test_a_store_that_changed_is_refused(made: Made, text: Path, tokenizer: Any,
     other.write_text(text.read_text() + "more.\n")
     changed = knn_lm(made.lm.model, tokenizer, other, tmp_path / "changed")
     again = KNNLMForCausalLM.from_pretrained(tmp_path / "saved", store=str(changed.store.path))
-    with pytest.raises(
-        KnnlmError, match="has changed since this kNN-LM was saved: restore"
-    ):
+    with pytest.raises(KnnlmError, match="has changed since this kNN-LM was saved: restore"):
         again(input_ids=torch.tensor([PROMPTS[0]]))
     assert other.exists()
 

@@ -79,7 +79,7 @@ def test_the_fingerprint_sees_names_shapes_and_types_not_only_bytes() -> None:
 @pytest.mark.parametrize("missing", ["no-such-model", "no/such/folder"])
 def test_a_missing_model_is_named(tmp_path: Path, missing: str) -> None:
     with pytest.raises(
-        KnnlmError, match=rf"cannot open model {missing} \(.+\): give a model folder, or a hub name"
+        KnnlmError, match=rf"cannot open model {missing} \(.+\): give a model folder, a .gguf file, or a hub name"
     ) as e:
         load_model(missing)
     assert "\n" not in str(e.value)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import knnlm.search.cache as cache
+import knnlm.search.retrieval as retrieval
 from knnlm.errors import UsageError
 from knnlm.search.cache import cached_neighbors
 from knnlm.search.exact import exact_search
@@ -23,7 +24,7 @@ class Counter:
             self.calls += 1
             return real(*args)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(cache, "exact_search", counted)
+        monkeypatch.setattr(retrieval, "exact_search", counted)
 
 
 @pytest.fixture
@@ -61,7 +62,7 @@ def test_an_interrupted_search_goes_on(store: Store, queries: Store, monkeypatch
             raise KeyboardInterrupt
         return real(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(cache, "exact_search", stops_at_the_third)
+    monkeypatch.setattr(retrieval, "exact_search", stops_at_the_third)
     with pytest.raises(KeyboardInterrupt):
         cached_neighbors(store, queries, Retrieval(k=5))
     found = cached_neighbors(store, queries, Retrieval(k=5)).read(0, queries.rows)

@@ -5,20 +5,32 @@ from typing import Annotated
 
 import typer
 
-from knnlm.cli.options import Dataset, Json, Texts, UseEmbedded, show
+from knnlm.cli.options import Dataset, Device, Json, Texts, UseEmbedded, show
 
 
 def build(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="Model folder or hub name.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Model folder, hub name or .gguf file.")],
     out: Annotated[Path, typer.Option("--out", help="Folder for the store.")],
     text: Texts = None,
     dataset: Dataset = None,
     embedded: UseEmbedded = False,
-    keys: Annotated[str, typer.Option("--keys", help="Which states to store, comma-separated.")] = "att,ffn",
+    keys: Annotated[
+        str | None, typer.Option("--keys", help="Which states: att, ffn or both (default; ffn if att is not known).")
+    ] = None,
+    att_module: Annotated[
+        str | None, typer.Option("--att-module", help="Of an unknown architecture: the module whose input att is.")
+    ] = None,
     window: Annotated[int | None, typer.Option("--window", help="Tokens read at once.")] = None,
     stride: Annotated[int | None, typer.Option("--stride", help="New tokens in each window; default half.")] = None,
     logprobs: Annotated[bool, typer.Option("--logprobs", help="Also store log p_LM; runs the LM head.")] = False,
-    dtype: Annotated[str, typer.Option("--dtype", help="float16 or float32.")] = "float16",
+    dtype: Annotated[str, typer.Option("--dtype", help="How states are stored: float16 or float32.")] = "float16",
+    device: Device = None,
+    precision: Annotated[
+        str, typer.Option("--precision", help="How the model computes: float32, bfloat16, float16 or auto.")
+    ] = "float32",
+    adapter: Annotated[
+        str | None, typer.Option("--adapter", help="PEFT adapter of the model: folder or hub name.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Store, for every token of a text, the state that predicted it: the datastore. Resumes after a kill.
@@ -27,10 +39,11 @@ def build(
     """
     from knnlm import api
 
-    wanted = [key.strip() for key in keys.split(",") if key.strip()]
+    wanted = None if keys is None else [key.strip() for key in keys.split(",") if key.strip()]
     store = api.build(
-        model, out, text or None, dataset=dataset, embedded=embedded, keys=wanted, window=window, stride=stride,
-        logprobs=logprobs, dtype=dtype, progress=True,
+        model, out, text or None, dataset=dataset, embedded=embedded, keys=wanted, att_module=att_module,
+        window=window, stride=stride, logprobs=logprobs, dtype=dtype, device=device, precision=precision,
+        adapter=adapter, progress=True,
     )  # fmt: skip
     documents = store.table.manifest["summary"]["documents"]
     fields = {

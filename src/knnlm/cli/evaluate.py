@@ -7,6 +7,7 @@ import typer
 
 from knnlm.cli.options import (
     Dataset,
+    Device,
     Exact,
     IndexName,
     Json,
@@ -34,6 +35,7 @@ def evaluate(
     k: Annotated[int | None, typer.Option("--k", help="Neighbours, instead of the tuned number.")] = None,
     lam: Annotated[float | None, typer.Option("--lambda", help="λ instead of the tuned one.")] = None,
     temperature: Annotated[float | None, typer.Option("--temperature", help="τ instead of the tuned one.")] = None,
+    device: Device = None,
     json: Json = False,
 ) -> None:
     """Report perplexities of a text with and without retrieval, at the settings that tune found.
@@ -50,7 +52,7 @@ def evaluate(
     tuned, e = api.evaluate(
         store, text or None, dataset=dataset, embedded=embedded, model=model, key=key, metric=metric,
         mask=mask(index, exact), score="real" if score == "real" else "search" if score == "search" else None, k=k,
-        lam=lam, temperature=temperature, progress=True,
+        lam=lam, temperature=temperature, device=device, progress=True,
     )  # fmt: skip
     what = tuned.retrieval
     fields = {**asdict(what), **finite(e._asdict())}

@@ -36,6 +36,7 @@ def info(store: StorePath, json: Json = False) -> None:
         f"{fields['parts']} parts",
         f"  columns  {columns}",
         f"  model    {meta['model']['class']} from {opened.model_source} ({meta['model']['fingerprint'][:12]})",
+        *(f"  {key}      {words}" for key, words in meta["taps"].items()),
         f"  text     {meta['text']['kind']}, {opened.words:,} words; window {meta['window']}, stride {meta['stride']}",
     ]
     for name, m in indexes.items():

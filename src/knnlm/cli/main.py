@@ -7,14 +7,25 @@ import sys
 
 import typer
 
-from knnlm.cli import build, demo, evaluate, index, info, train, tune, verify
+from knnlm.cli import build, demo, evaluate, generate, index, info, train, tune, verify
 from knnlm.errors import KnnlmError
 from knnlm.version import __version__
 
 _INTERRUPTED = 130  # what typer itself makes of Ctrl-C
 
 _SEVERAL = ("--text", "--valid")
-_SWITCHES = ("--json", "--exact", "--embedded", "--logprobs", "--help", "-h", "--version")
+_SWITCHES = (
+    "--json",
+    "--exact",
+    "--embedded",
+    "--logprobs",
+    "--sample",
+    "--compare",
+    "--explain",
+    "--help",
+    "-h",
+    "--version",
+)
 
 app = typer.Typer(
     name="knnlm",
@@ -25,7 +36,10 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (demo.demo, train.train, build.build, index.index, tune.tune, evaluate.evaluate, info.info, verify.verify):
+for verb in (
+    demo.demo, train.train, build.build, index.index, tune.tune, evaluate.evaluate, generate.generate, info.info,
+    verify.verify,
+):  # fmt: skip
     app.command(name="eval" if verb is evaluate.evaluate else None)(verb)
 
 

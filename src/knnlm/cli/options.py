@@ -23,6 +23,7 @@ IndexName = Annotated[str | None, typer.Option("--index", help="Name of an index
 Exact = Annotated[bool, typer.Option("--exact", help="Search exactly, without an index.")]
 StorePath = Annotated[Path, typer.Argument(metavar="STORE", help="Folder made by knnlm build.")]
 Model = Annotated[str | None, typer.Option("--model", help="The store's model, if it has moved.")]
+Device = Annotated[str | None, typer.Option("--device", help="cpu, cuda, cuda:1 …; default cuda where there is one.")]
 
 
 def mask(index: str | None, exact: bool) -> str | None:
@@ -36,7 +37,7 @@ def show(as_json: bool, fields: Mapping[str, Any], lines: list[str]) -> None:
     """Print a result: one JSON object, or lines for people."""
     if as_json:
         print(json.dumps(fields, default=str, allow_nan=False))
-    else:
+    elif lines:
         print("\n".join(lines))
     sys.stdout.flush()
 

@@ -7,6 +7,7 @@ import typer
 
 from knnlm.cli.options import (
     Dataset,
+    Device,
     Exact,
     IndexName,
     Json,
@@ -34,6 +35,7 @@ def tune(
     score: Annotated[str, typer.Option("--score", help="search (the index's own scores) or real.")] = "search",
     k: Annotated[str, typer.Option("--k", help="Neighbours; several, comma-separated, are compared.")] = "1024",
     temperatures: Annotated[str | None, typer.Option("--temperatures", help="A grid of τ instead of a search.")] = None,
+    device: Device = None,
     json: Json = False,
 ) -> None:
     """Find λ and τ on a validation text: λ exactly, τ by a bracketed search in units of the neighbours' score spread.
@@ -51,7 +53,7 @@ def tune(
     found = api.tune(
         store, text or None, dataset=dataset, embedded=embedded, model=model, key=key, metric=metric,
         mask=mask(index, exact), score="real" if score == "real" else "search", k=ks,
-        temperatures=numbers(temperatures, "--temperatures"), progress=True,
+        temperatures=numbers(temperatures, "--temperatures"), device=device, progress=True,
     )  # fmt: skip
     fields = {
         **asdict(found.retrieval), "lambda": found.lam, "temperature": found.temperature,

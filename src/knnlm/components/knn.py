@@ -109,7 +109,7 @@ def vocabulary_logprobs(near: Neighbors, tokens: NDArray[np.int32], vocab_size: 
             f"the store holds token {int(votes.max())} but the vocabulary has {vocab_size} entries: use the model "
             "that it was built with"
         )
-    scores = _scaled(near.scores, tau).masked_fill(missing, -math.inf)
+    scores = _scaled(np.where(near.ids < 0, np.float32(-np.inf), near.scores), tau)
     mass = torch.zeros(len(votes), vocab_size, dtype=torch.float64)
     mass.scatter_add_(1, votes, (scores - _total(scores)[:, None]).double().exp())
     found = torch.full((len(votes), vocab_size), -math.inf)

@@ -50,6 +50,7 @@ class _Parts(NamedTuple):
 
     tap: Tap
     knn: KNN
+    store: Store
 
 
 class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixin):  # type: ignore[misc]
@@ -93,6 +94,11 @@ class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixi
         model = cls(config, lm.model)
         model._parts = model._open(store)
         return model
+
+    @property
+    def store(self) -> Store:
+        """The store that votes."""
+        return self._ready().store
 
     def init_weights(self) -> None:
         """The base LM has its weights: nothing is made up here."""
@@ -183,7 +189,7 @@ class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixi
         what = self.config.retrieval
         keys = ["att", "ffn"] if what.key == "att" else ["ffn"]
         tap = Tap(self.base, keys, store.meta["att_module"])
-        return _Parts(tap, open_knn(store, what, self.config.tau))
+        return _Parts(tap, open_knn(store, what, self.config.tau), store)
 
 
 def _kept(logits_to_keep: int | torch.Tensor) -> Any:

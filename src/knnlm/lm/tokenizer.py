@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from knnlm.errors import KnnlmError
+from knnlm.errors import KnnlmError, UsageError
 from knnlm.files import canonical
 from knnlm.lm.documents import Document, count_words
 
@@ -79,6 +79,16 @@ def encode(tokenizer: Any, documents: Iterable[Document]) -> Iterator[Encoded]:
             encoded = _encoded(document, encoding, tokenizer.bos_token_id)
             if len(encoded.tokens) > 1:
                 yield encoded
+
+
+def encode_prompt(tokenizer: Any, text: str) -> list[int]:
+    """Token ids of a text to continue: begun as a document is, so that the model sees what it saw of the store's."""
+    ids: list[int] = _rules_for_text(tokenizer).encode(text, add_special_tokens=False).ids
+    bos = tokenizer.bos_token_id
+    found = ids if bos is None else [bos, *ids]
+    if not found:
+        raise UsageError("the prompt is empty, and this model has no token to begin a text with: give some text")
+    return found
 
 
 def token_stream(tokenizer: Any, documents: Iterable[Document]) -> NDArray[np.int32]:

@@ -1,0 +1,140 @@
+"""Continuing a text with a kNN-LM: streaming, beside the base LM, or with the reason for every token.
+
+The loop itself is transformers'; here are its options, the prompt's rules and limits, and what comes out. Knows
+nothing of how it is shown.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import transformers
+
+from knnlm.api import Loaded
+from knnlm.errors import UsageError
+from knnlm.lm.tokenizer import encode_prompt
+from knnlm.progress import say
+from knnlm.report.content import Token
+from knnlm.view import explained
+
+Stream = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """How the next token is chosen: the most probable one, unless a temperature, top-p or top-k asks for a draw."""
+
+    max_new_tokens: int = 64
+    sample: bool = False
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    beams: int = 1
+    repetition_penalty: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, value, right in (
+            ("max-new-tokens", self.max_new_tokens, self.max_new_tokens >= 1),
+            ("temperature", self.temperature, self.temperature is None or self.temperature > 0),
+            ("top-p", self.top_p, self.top_p is None or 0 < self.top_p <= 1),
+            ("top-k", self.top_k, self.top_k is None or self.top_k >= 1),
+            ("beams", self.beams, self.beams >= 1),
+            ("repetition-penalty", self.repetition_penalty, self.repetition_penalty > 0),
+            ("seed", self.seed, 0 <= self.seed < 1 << 63),
+        ):
+            if not right:
+                raise UsageError(f"{name} {value} is out of range: choose a positive number (top-p at most 1)")
+
+    @property
+    def draws(self) -> bool:
+        """Whether tokens are drawn at random."""
+        return self.sample or any(x is not None for x in (self.temperature, self.top_p, self.top_k))
+
+    def options(self, room: int) -> dict[str, Any]:
+        """For generate(); at most `room` new tokens. P itself is drawn from: no top-k unless it is asked for."""
+        found: dict[str, Any] = {
+            "max_new_tokens": min(self.max_new_tokens, room), "do_sample": self.draws, "num_beams": self.beams,
+            "repetition_penalty": self.repetition_penalty,
+        }  # fmt: skip
+        if self.draws:
+            found |= {"temperature": self.temperature or 1.0, "top_p": self.top_p or 1.0, "top_k": self.top_k or 0}
+        return found
+
+
+class Generated(NamedTuple):
+    """A continuation: its text and tokens, the base LM's where it was asked for, and the reasons for each token."""
+
+    text: str
+    tokens: tuple[int, ...]
+    seconds: float
+    base_text: str | None
+    explained: tuple[Token, ...]
+
+
+def generate(
+    loaded: Loaded,
+    prompt: str,
+    how: Sampling | None = None,
+    *,
+    compare: bool = False,
+    explain: bool = False,
+    stream: Stream | None = None,
+) -> Generated:
+    """Continue `prompt`; `stream` is called with pieces of text as they come (not with beams)."""
+    how = Sampling() if how is None else how
+    model, tokenizer = loaded
+    ids = encode_prompt(tokenizer, prompt)
+    room = _room(model, len(ids), how.max_new_tokens)
+    base = _continue(model.base, tokenizer, ids, how, room, None) if compare else None
+    began = time.monotonic()
+    new = _continue(model, tokenizer, ids, how, room, stream)
+    seconds = time.monotonic() - began
+    reasons = explained(model, np.array([*ids, *new], np.int64), len(ids), tokenizer) if explain and new else ()
+    decode = tokenizer.decode
+    return Generated(
+        decode(new, skip_special_tokens=True), tuple(new), seconds,
+        None if base is None else decode(base, skip_special_tokens=True), reasons,
+    )  # fmt: skip
+
+
+def _room(model: Any, prompt: int, wanted: int) -> int:
+    """How many tokens still fit behind the prompt."""
+    longest = model.config.max_position_embeddings
+    if longest is None:
+        return wanted
+    if prompt >= longest:
+        raise UsageError(f"the prompt has {prompt:,} tokens but the model reads at most {longest:,}: shorten it")
+    if prompt + wanted > longest:
+        say(f"only {longest - prompt:,} new tokens fit behind this prompt")
+    return int(min(wanted, longest - prompt))
+
+
+def _continue(model: Any, tokenizer: Any, ids: list[int], how: Sampling, room: int, stream: Stream | None) -> list[int]:
+    tokens = torch.tensor([ids], device=model.get_input_embeddings().weight.device)
+    options = how.options(room)
+    if stream is not None and how.beams == 1:
+        options["streamer"] = _Streamer(tokenizer, stream)
+    stop = model.generation_config.eos_token_id
+    pad = stop[0] if isinstance(stop, list) else stop
+    with torch.random.fork_rng(devices=[]), torch.inference_mode():
+        torch.manual_seed(how.seed)
+        found = model.generate(
+            input_ids=tokens, attention_mask=torch.ones_like(tokens), pad_token_id=0 if pad is None else pad, **options
+        )
+    return [int(t) for t in found[0, len(ids) :]]
+
+
+class _Streamer(transformers.TextStreamer):  # type: ignore[misc]
+    """Hands finished pieces of text to a function."""
+
+    def __init__(self, tokenizer: Any, stream: Stream) -> None:
+        super().__init__(tokenizer, skip_prompt=True, skip_special_tokens=True)
+        self.stream = stream
+
+    def on_finalized_text(self, text: str, stream_end: bool = False) -> None:
+        if text:
+            self.stream(text)

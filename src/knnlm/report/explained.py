@@ -1,0 +1,56 @@
+"""A generated text, token by token, in a terminal: who wanted the token, and what was retrieved for it.
+
+Plain lines, no markup, so that text from outside cannot become any. Also two texts side by side.
+"""
+
+import io
+import shutil
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from knnlm.report import formats
+from knnlm.report.content import Hit, Token
+
+_BEFORE = 60
+_HITS = 3
+
+
+def lines(tokens: Sequence[Token], lam: float) -> list[str]:
+    """One line for each token, and its strongest neighbours in their own context."""
+    found = [f"each token: P = {1 - lam:.3f}·p_LM + {lam:.3f}·p_kNN, then its strongest neighbours' share of the vote"]
+    for token in tokens:
+        found.append(
+            f"{_shown(token.text)}  P {_p(token.mixed_logprob)}  LM {_p(token.lm_logprob)}  kNN {_p(token.knn_logprob)}"
+        )
+        found += [_neighbour(hit) for hit in token.hits[:_HITS]]
+    return found
+
+
+def side_by_side(prompt: str, base: str, knn: str) -> list[str]:
+    """Two continuations of one prompt in two columns, as wide as the terminal."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), expand=True)
+    for name in ("base LM", "kNN-LM"):
+        table.add_column(Text(name), ratio=1, overflow="fold")
+    table.add_row(Text(base.strip("\n")), Text(knn.strip("\n")))
+    console = Console(file=io.StringIO(), width=max(60, shutil.get_terminal_size().columns))
+    with console.capture() as captured:
+        console.print(table)
+    return [prompt, *(line.rstrip() for line in captured.get().splitlines())]
+
+
+def _neighbour(hit: Hit) -> str:
+    mark = "✓" if hit.is_target else " "
+    before = formats.visible(formats.tail(hit.before, _BEFORE))
+    return f"    {mark} {formats.percent(hit.weight):>6}  {before}⟦{formats.visible(hit.token)}⟧  ({hit.document})"
+
+
+def _shown(text: str) -> str:
+    return f"⟦{formats.visible(text)}⟧".ljust(16)
+
+
+def _p(logprob: float) -> str:
+    return formats.probability(logprob).ljust(8)
