@@ -15,12 +15,13 @@ import transformers
 
 from knnlm.api import Loaded
 from knnlm.errors import UsageError
-from knnlm.lm.tokenizer import encode_prompt
+from knnlm.lm.tokenizer import continuation, encode_prompt
 from knnlm.progress import say
 from knnlm.report.content import Token
 from knnlm.view import explained
 
 Stream = Callable[[str], None]
+_SEEN_BEFORE = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,10 +95,9 @@ def generate(
     new = _continue(model, tokenizer, ids, how, room, stream)
     seconds = time.monotonic() - began
     reasons = explained(model, np.array([*ids, *new], np.int64), len(ids), tokenizer) if explain and new else ()
-    decode = tokenizer.decode
     return Generated(
-        decode(new, skip_special_tokens=True), tuple(new), seconds,
-        None if base is None else decode(base, skip_special_tokens=True), reasons,
+        continuation(tokenizer, ids, new), tuple(new), seconds,
+        None if base is None else continuation(tokenizer, ids, base), reasons,
     )  # fmt: skip
 
 
@@ -117,7 +117,7 @@ def _continue(model: Any, tokenizer: Any, ids: list[int], how: Sampling, room: i
     tokens = torch.tensor([ids], device=model.get_input_embeddings().weight.device)
     options = how.options(room)
     if stream is not None and how.beams == 1:
-        options["streamer"] = _Streamer(tokenizer, stream)
+        options["streamer"] = _Streamer(tokenizer, ids, stream)
     stop = model.generation_config.eos_token_id
     pad = stop[0] if isinstance(stop, list) else stop
     with torch.random.fork_rng(devices=[]), torch.inference_mode():
@@ -128,13 +128,31 @@ def _continue(model: Any, tokenizer: Any, ids: list[int], how: Sampling, room: i
     return [int(t) for t in found[0, len(ids) :]]
 
 
-class _Streamer(transformers.TextStreamer):  # type: ignore[misc]
-    """Hands finished pieces of text to a function."""
+class _Streamer(transformers.generation.BaseStreamer):  # type: ignore[misc]
+    """Hands text to a function as soon as it is certain.
 
-    def __init__(self, tokenizer: Any, stream: Stream) -> None:
-        super().__init__(tokenizer, skip_prompt=True, skip_special_tokens=True)
-        self.stream = stream
+    Decoded from the prompt's last tokens on: alone, a token may lose its leading space or be half a letter.
+    """
 
-    def on_finalized_text(self, text: str, stream_end: bool = False) -> None:
-        if text:
-            self.stream(text)
+    def __init__(self, tokenizer: Any, prompt: list[int], stream: Stream) -> None:
+        self.tokenizer, self.stream = tokenizer, stream
+        self.ids = prompt[-_SEEN_BEFORE:]
+        self.shown = len(continuation(tokenizer, [], self.ids))
+        self.prompt_came = False
+
+    def put(self, value: torch.Tensor) -> None:
+        """The prompt comes first, then a token at a time."""
+        if self.prompt_came:
+            self.ids += value.flatten().tolist()
+            self._show(final=False)
+        self.prompt_came = True
+
+    def end(self) -> None:
+        """Show what was held back."""
+        self._show(final=True)
+
+    def _show(self, final: bool) -> None:
+        text = continuation(self.tokenizer, [], self.ids)
+        if len(text) > self.shown and (final or not text.endswith("\N{REPLACEMENT CHARACTER}")):
+            self.stream(text[self.shown :])
+            self.shown = len(text)

@@ -4,7 +4,6 @@ Knows stores and tokenizers; knows nothing of how it will be shown.
 """
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from knnlm.components.knn import weights
 from knnlm.evaluation import Tuned, score
 from knnlm.hf.model import KNNLMForCausalLM
+from knnlm.lm.tokenizer import continuation
 from knnlm.mixture import mix
 from knnlm.report.content import Hit, Passage, Token
 from knnlm.search.cache import cached_neighbors
@@ -34,14 +34,13 @@ def passage(store: Store, queries: Store, tuned: Tuned, tokenizer: Any) -> Passa
     start, stop = int(rows[0]), int(rows[-1]) + 1
     near = cached_neighbors(store, queries, tuned.retrieval).read(start, stop)
     log_weights = weights(near.scores, tuned.temperature)
-    decode = tokenizer.decode
     tokens = tuple(
         Token(
-            text=decode([int(queries.targets[row])]),
+            text=continuation(tokenizer, queries.context(row, 1).tolist(), [int(queries.targets[row])], special=True),
             lm_logprob=float(scored.lm[row]),
             knn_logprob=float(scored.knn[row]),
             mixed_logprob=float(mixed[row]),
-            hits=_hits(store, near.ids[row - start], log_weights[row - start], int(queries.targets[row]), decode),
+            hits=_hits(store, near.ids[row - start], log_weights[row - start], int(queries.targets[row]), tokenizer),
         )
         for row in range(start, stop)
     )
@@ -59,14 +58,13 @@ def explained(model: KNNLMForCausalLM, tokens: NDArray[np.int64], start: int, to
     """What a kNN-LM thought of tokens[start:] of one text, each with what was retrieved for it."""
     look = model.look(torch.from_numpy(tokens), start)
     log_weights = weights(look.near.scores, model.config.tau)
-    decode = tokenizer.decode
     return tuple(
         Token(
-            text=decode([int(token)]),
+            text=continuation(tokenizer, [int(tokens[start + i - 1])], [int(token)], special=True),
             lm_logprob=float(look.lm[i]),
             knn_logprob=float(look.knn[i]),
             mixed_logprob=float(look.mixed[i]),
-            hits=_hits(model.store, look.near.ids[i], log_weights[i], int(token), decode),
+            hits=_hits(model.store, look.near.ids[i], log_weights[i], int(token), tokenizer),
         )
         for i, token in enumerate(tokens[start:])
     )
@@ -77,18 +75,18 @@ def _hits(
     ids: NDArray[np.int64],
     log_weights: NDArray[np.float32],
     target: int,
-    decode: Callable[..., str],
+    tokenizer: Any,
 ) -> tuple[Hit, ...]:
     """The strongest neighbours of one query; they are sorted, so the first are the strongest."""
     hits = []
     for row, log_weight in zip(ids[:SHOWN_HITS].tolist(), log_weights[:SHOWN_HITS].tolist(), strict=True):
         if row < 0:
             break
-        token = int(store.targets[row])
+        token, before = int(store.targets[row]), store.context(row, CONTEXT_TOKENS).tolist()
         hits.append(
             Hit(
-                before=decode(store.context(row, CONTEXT_TOKENS)),
-                token=decode([token]),
+                before=tokenizer.decode(before),
+                token=continuation(tokenizer, before, [token], special=True),
                 weight=math.exp(log_weight),
                 document=store.document_of(row),
                 is_target=token == target,

@@ -5,7 +5,7 @@ the text is predicted. Without one the first token cannot be predicted, and the 
 that lie wholly inside it. Nothing here knows of windows or models.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from knnlm.lm.documents import Document, count_words
 
 END_OF_TEXT = "<|endoftext|>"
 _BATCH_CHARACTERS = 1 << 20
+_SEEN_BEFORE = 8
 
 
 class Encoded(NamedTuple):
@@ -89,6 +90,18 @@ def encode_prompt(tokenizer: Any, text: str) -> list[int]:
     if not found:
         raise UsageError("the prompt is empty, and this model has no token to begin a text with: give some text")
     return found
+
+
+def continuation(tokenizer: Any, before: Sequence[int], new: Sequence[int], special: bool = False) -> str:
+    """The text of `new` tokens where they stand: alone, some tokenizers would take the space before them away."""
+    known = list(before[-_SEEN_BEFORE:])
+    if not known:
+        return str(tokenizer.decode(list(new), skip_special_tokens=not special))
+    start = tokenizer.decode(known, skip_special_tokens=not special)
+    whole = tokenizer.decode([*known, *new], skip_special_tokens=not special)
+    if whole.startswith(start):
+        return str(whole[len(start) :])
+    return str(tokenizer.decode(list(new), skip_special_tokens=not special))  # the first completes a letter
 
 
 def token_stream(tokenizer: Any, documents: Iterable[Document]) -> NDArray[np.int32]:
