@@ -34,7 +34,7 @@ def the_model(store: Store, given: str | Path | LanguageModel | None, device: st
         try:
             lm = load_model(where, device=device, precision=precision, adapter=store.adapter)
         except KnnlmError as error:
-            if given is not None:
+            if given is not None or not Path(where).is_absolute() or Path(where).exists():
                 raise
             raise KnnlmError(
                 f"the model of {store.path} is not where it was: say where with --model ({error})"

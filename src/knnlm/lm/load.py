@@ -7,6 +7,7 @@ model is used for.
 import importlib.util
 import json
 import re
+import struct
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +21,8 @@ from knnlm.lm.tokenizer import tokenizer_fingerprint, tokenizer_rules
 
 PRECISIONS = ("float32", "bfloat16", "float16", "auto")
 _COSMETIC = frozenset({"_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype", "use_cache"})
+# What reading a damaged or foreign file raises, in transformers and below it.
+_UNREADABLE = (OSError, ValueError, RuntimeError, LookupError, struct.error, safetensors.SafetensorError)
 _HUB_GGUF = re.compile(r"(?P<repo>[^/]+/[^/]+)/(?P<file>.+\.gguf)")
 
 
@@ -77,7 +80,7 @@ def load_model(
     """
     if precision not in PRECISIONS:
         raise unknown("precision", precision, PRECISIONS)
-    where = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    where = _device(device)
     place = _place(source)
     try:
         with no_library_bars():
@@ -86,7 +89,7 @@ def load_model(
             model = _weights(place, source, precision)
             model = model if adapter is None else _merged(model, adapter)
             model.eval().requires_grad_(False).to(where)
-    except (OSError, ValueError, RuntimeError, safetensors.SafetensorError) as error:
+    except _UNREADABLE as error:
         raise _cannot_open(source, error) from error
     _check_tokenizer(source, tokenizer, model)
     name = str(Path(source).resolve()) if Path(source).exists() else str(source)
@@ -94,6 +97,18 @@ def load_model(
         model, tokenizer, name, model_fingerprint(model), tokenizer_fingerprint(tokenizer),
         None if adapter is None else str(Path(adapter).resolve() if Path(adapter).exists() else adapter),
     )  # fmt: skip
+
+
+def _device(name: str | None) -> torch.device:
+    if name is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        found = torch.device(name)
+    except RuntimeError as error:
+        raise UsageError(f"unknown device '{name}': choose cpu, cuda or cuda:N") from error
+    if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
+        raise UsageError(f"device {name} is not on this machine ({torch.cuda.device_count()} CUDA devices): use cpu")
+    return found
 
 
 def _place(source: str | Path) -> _Place:
