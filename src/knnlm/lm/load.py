@@ -7,7 +7,10 @@ model is used for.
 import importlib.util
 import json
 import re
+import socket
 import struct
+import urllib.parse
+import urllib.request
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -64,6 +67,11 @@ class _Place(NamedTuple):
 
     name: str
     gguf: str | None
+
+    def options(self) -> dict[str, Any]:
+        """Without a network, only what is cached is looked for: the hub's own retries take half a minute."""
+        found: dict[str, Any] = {} if self.gguf is None else {"gguf_file": self.gguf}
+        return found if Path(self.name).exists() or _hub_is_known() else {**found, "local_files_only": True}
 
 
 def load_model(
@@ -134,12 +142,25 @@ def _place(source: str | Path) -> _Place:
     return _Place(str(source), None)
 
 
+def _hub_is_known() -> bool:
+    """Whether the hub's name can be resolved here; behind a proxy only the proxy knows."""
+    from huggingface_hub import constants
+
+    if urllib.request.getproxies():
+        return True
+    try:
+        socket.getaddrinfo(urllib.parse.urlparse(constants.ENDPOINT).hostname, None)
+    except OSError:
+        return False
+    return True
+
+
 def _check_kind(place: _Place, source: str | Path) -> None:
     import transformers
 
     if place.gguf is not None:
         return  # reading its header takes seconds, and its architectures are causal
-    config = transformers.AutoConfig.from_pretrained(place.name)
+    config = transformers.AutoConfig.from_pretrained(place.name, **place.options())
     if config.is_encoder_decoder:
         raise KnnlmError(f"{source} is a sequence-to-sequence model ({config.model_type}): give a causal LM")
     if config.model_type == "knnlm":
@@ -149,17 +170,15 @@ def _check_kind(place: _Place, source: str | Path) -> None:
 def _tokenizer(place: _Place) -> Any:
     import transformers
 
-    named = {"gguf_file": place.gguf} if place.gguf else {}
-    return transformers.AutoTokenizer.from_pretrained(place.name, **named)
+    return transformers.AutoTokenizer.from_pretrained(place.name, **place.options())
 
 
 def _weights(place: _Place, source: str | Path, precision: str) -> Any:
     import transformers
 
-    named = {"gguf_file": place.gguf} if place.gguf else {}
     dtype = "auto" if precision == "auto" else getattr(torch, precision)
     model, info = transformers.AutoModelForCausalLM.from_pretrained(
-        place.name, dtype=dtype, output_loading_info=True, **named
+        place.name, dtype=dtype, output_loading_info=True, **place.options()
     )
     if missing := sorted(info["missing_keys"]):
         some = ", ".join(missing[:3]) + (", …" if len(missing) > 3 else "")

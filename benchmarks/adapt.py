@@ -1,0 +1,115 @@
+"""A store of a real model: perplexities, and speed with and without retrieval, side by side in one run.
+
+    .venv/bin/python benchmarks/adapt.py STORE --name NAME --valid VALID --test TEST [--into docs/results/adapt.json]
+
+Tunes, evaluates, generates the same number of tokens with the base LM and with the kNN-LM in turn, and builds a store
+of a part of the test text in turn with bare passes of the model's body over the same windows. Medians of ratios. The
+record goes into the JSON under NAME; docs/adapt.md shows it.
+"""
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import knnlm
+from knnlm.api import Loaded, queries
+from knnlm.files import finite
+from knnlm.lm.documents import Files
+from knnlm.lm.load import LanguageModel
+from knnlm.lm.portions import Excerpts
+from knnlm.lm.tokenizer import encode, encode_prompt
+from knnlm.lm.windows import windows
+from knnlm.resolve import the_model
+from knnlm.states import build_states
+from knnlm.states.forward import BATCH_TOKENS
+from knnlm.states.store import Store
+
+
+def generation(loaded: Loaded, prompt: str, new: int, repeats: int) -> dict[str, float]:
+    """Tokens a second of generate(), base LM and kNN-LM in turn, from a prompt of 32 tokens."""
+    ids = torch.tensor([encode_prompt(loaded.tokenizer, prompt)[:32]])
+    rates: dict[str, list[float]] = {"base": [], "knn": []}
+    for repeat in range(repeats + 1):
+        for name, model in (("base", loaded.model.base), ("knn", loaded.model)):
+            began = time.perf_counter()
+            model.generate(
+                ids, attention_mask=torch.ones_like(ids), max_new_tokens=new, min_new_tokens=new, do_sample=False,
+                pad_token_id=0,
+            )  # fmt: skip
+            if repeat:  # the first warms up
+                rates[name].append(new / (time.perf_counter() - began))
+    ratios = [k / b for k, b in zip(rates["knn"], rates["base"], strict=True)]
+    return {
+        "base_tokens_per_second": round(statistics.median(rates["base"]), 2),
+        "knn_tokens_per_second": round(statistics.median(rates["knn"]), 2),
+        "speed_kept": round(statistics.median(ratios), 3),
+    }
+
+
+def building(lm: LanguageModel, store: Store, text: Excerpts, repeats: int) -> dict[str, float]:
+    """Input tokens a second of `build`, and of bare passes of the model's body over the same windows, in turn."""
+    shape = {"window": store.meta["window"], "stride": store.meta["stride"]}
+    pieces = [
+        torch.from_numpy(e.tokens[w.start : w.stop].astype("int64"))
+        for e in encode(lm.tokenizer, text)
+        for w in windows(len(e.tokens), **shape)
+    ]
+    pieces.sort(key=len, reverse=True)
+    size = BATCH_TOKENS // shape["window"]
+    groups = [torch.nn.utils.rnn.pad_sequence(pieces[i : i + size], True) for i in range(0, len(pieces), size)]
+    total, rates = sum(map(len, pieces)), {"bare": list[float](), "build": list[float]()}
+    for _ in range(repeats):
+        began = time.perf_counter()
+        with torch.inference_mode():
+            for ids in groups:
+                lm.model.base_model(input_ids=ids, use_cache=False)
+        rates["bare"].append(total / (time.perf_counter() - began))
+        with tempfile.TemporaryDirectory() as out:
+            began = time.perf_counter()
+            build_states(lm, text, Path(out) / "store", **shape)
+            rates["build"].append(total / (time.perf_counter() - began))
+    ratios = [ours / bare for ours, bare in zip(rates["build"], rates["bare"], strict=True)]
+    return {
+        "body_tokens_per_second": round(statistics.median(rates["bare"]), 1),
+        "build_tokens_per_second": round(statistics.median(rates["build"]), 1),
+        "build_kept": round(statistics.median(ratios), 3),
+    }
+
+
+def main() -> None:
+    """Measure, print and keep."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("store", type=Path)
+    parser.add_argument("--name", required=True)
+    parser.add_argument("--valid", type=Path, required=True)
+    parser.add_argument("--test", type=Path, required=True)
+    parser.add_argument("--tokens", type=int, default=64)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--build-characters", type=int, default=40_000)
+    parser.add_argument("--into", type=Path)
+    given = parser.parse_args()
+    store = knnlm.open_store(given.store)
+    lm = the_model(store, None)
+    record: dict[str, Any] = {"rows": store.rows, "window": store.meta["window"], "stride": store.meta["stride"]}
+    knnlm.tune(store, given.valid, model=lm)
+    tuned, found = knnlm.evaluate(store, given.test, model=lm)
+    record |= {"index": tuned.retrieval.mask, "key": tuned.retrieval.key, **finite(found._asdict())}
+    record["valid_tokens"], record["valid_interp_ppl"] = tuned.tokens, tuned.interp_ppl
+    queries(store, Files((given.test,)), lm)
+    record |= generation(knnlm.load(store, model=lm), given.test.read_text()[:400], given.tokens, given.repeats)
+    record |= building(lm, store, Excerpts(Files((given.test,)), given.build_characters), given.repeats)
+    record |= {"threads": torch.get_num_threads(), "torch": torch.__version__, "knnlm": knnlm.__version__}
+    print(json.dumps(record, indent=1))
+    if given.into is not None:
+        kept = json.loads(given.into.read_text()) if given.into.is_file() else {}
+        given.into.write_text(json.dumps({**kept, given.name: record}, indent=1, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()
