@@ -1,13 +1,51 @@
-"""What the documents say is so."""
+"""What the documents say is so, and their commands run."""
 
+import json
+import re
+import shlex
+import shutil
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from knnlm.cli.main import run
+from knnlm.lm.tokenizer import train_tokenizer
+from knnlm.report.markdown import adapt_table
 from knnlm.taps import FAMILIES
+from tests.conftest import prose
+from tests.lm.gguf_file import write_gguf
+from tests.taps import models
 
 DOCS = Path(__file__).parent.parent / "docs"
+GUIDE = (DOCS / "adapt.md").read_text()
 
 
 def test_every_family_is_documented() -> None:
     text = (DOCS / "models.md").read_text()
-    missing = [name for name in FAMILIES if name not in text]
-    assert missing == []
+    assert [name for name in FAMILIES if name not in text] == []
+
+
+def test_the_guides_table_is_what_the_record_says() -> None:
+    assert adapt_table(json.loads((DOCS / "results" / "adapt.json").read_text())) in GUIDE
+
+
+@pytest.fixture
+def stand_ins(tmp_path: Path, texts: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder with what the guide names, in small: a GGUF file and three texts."""
+    tokenizer = train_tokenizer([prose(0, 400)], models.VOCABULARY)
+    write_gguf(tmp_path / "smollm2.gguf", models.make("Llama", max_position_embeddings=512), tokenizer)
+    for name, path in texts.items():
+        shutil.copy(path, tmp_path / f"{name}.txt")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("stand_ins")
+def test_the_guides_commands_run_as_they_stand(capsys: pytest.CaptureFixture[str]) -> None:
+    block = re.search(r"<!-- commands: run by tests -->\n```bash\n(.*?)```", GUIDE, re.DOTALL)
+    assert block
+    commands: list[Any] = [shlex.split(line) for line in block[1].splitlines()]
+    assert len(commands) == 6
+    for words in commands:
+        assert words[0] == "knnlm"
+        assert run(words[1:]) == 0, capsys.readouterr().err

@@ -23,9 +23,9 @@ def lines(tokens: Sequence[Token], lam: float) -> list[str]:
     """One line for each token, and its strongest neighbours in their own context."""
     found = [f"each token: P = {1 - lam:.3f}·p_LM + {lam:.3f}·p_kNN, then its strongest neighbours' share of the vote"]
     for token in tokens:
-        found.append(
-            f"{_shown(token.text)}  P {_p(token.mixed_logprob)}  LM {_p(token.lm_logprob)}  kNN {_p(token.knn_logprob)}"
-        )
+        logprobs = (token.mixed_logprob, token.lm_logprob, token.knn_logprob)
+        p, lm, knn = (formats.probability(x).ljust(8) for x in logprobs)
+        found.append(f"{_shown(token.text)}  P {p}  LM {lm}  kNN {knn}".rstrip())
         found += [_neighbour(hit) for hit in token.hits[:_HITS]]
     return found
 
@@ -50,7 +50,3 @@ def _neighbour(hit: Hit) -> str:
 
 def _shown(text: str) -> str:
     return f"⟦{formats.visible(text)}⟧".ljust(16)
-
-
-def _p(logprob: float) -> str:
-    return formats.probability(logprob).ljust(8)

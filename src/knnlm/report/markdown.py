@@ -1,4 +1,4 @@
-"""The demo's table in Markdown, from its JSON, for documents that show a run. Knows nothing of pages."""
+"""Tables in Markdown from the JSON of runs, for documents that show them. Knows nothing of pages."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,6 +6,10 @@ from typing import Any
 from knnlm.report import formats
 
 _HEAD = ("key", "metric", "search", "scores", "LM", "mixed", "change (95% interval)", "oracle", "λ", "τ", "recall")
+_ADAPT = (
+    "base LM", "store", "perplexity", "with the store", "change (95% interval)", "λ", "τ", "generation",
+    "with retrieval", "build / bare passes",
+)  # fmt: skip
 
 
 def demo_table(found: Mapping[str, Any]) -> str:
@@ -35,3 +39,24 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
         formats.significant(row["temperature"]),
         formats.percent(row["recall"]),
     ]
+
+
+def adapt_table(found: Mapping[str, Mapping[str, Any]]) -> str:
+    """One line for each model that benchmarks/adapt.py measured."""
+    lines = ["| " + " | ".join(_ADAPT) + " |", "|" + "---|" * len(_ADAPT)]
+    for name, run in found.items():
+        low, high = run["ratio_ci95"]
+        cells = [
+            name,
+            f"{formats.count(run['rows'])} rows",
+            formats.perplexity(run["base_ppl"]),
+            formats.perplexity(run["interp_ppl"]),
+            f"{formats.change(run['ratio'])} ({formats.change_interval(low, high)})",
+            formats.significant(run["lam"]),
+            formats.significant(run["temperature"]),
+            f"{run['base_tokens_per_second']:.1f} tokens/s",
+            f"{run['knn_tokens_per_second']:.1f} tokens/s ({formats.percent(run['speed_kept'])} of it)",
+            formats.percent(run["build_kept"]),
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
