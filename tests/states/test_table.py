@@ -101,12 +101,13 @@ def test_a_part_may_keep_extra_files_and_they_are_verified_too(tmp_path: Path) -
 @pytest.fixture
 def few_open_files(tmp_path: Path) -> Any:
     """A process that may open only a few more files than it has."""
+    set_limit = resource.setrlimit  # a test may put another in its place
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     free = os.dup(0)
     os.close(free)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (free + 20, hard))
+    set_limit(resource.RLIMIT_NOFILE, (free + 20, hard))
     yield
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    set_limit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_a_table_of_many_parts_opens_where_few_files_may_be_open(tmp_path: Path, few_open_files: None) -> None:
