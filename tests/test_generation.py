@@ -1,5 +1,6 @@
 """Continuing a text: streamed, seeded, explained, and refused where it cannot be done."""
 
+import io
 import json
 from pathlib import Path
 
@@ -30,8 +31,11 @@ def loaded(store: Path) -> Loaded:
 def test_the_stream_is_the_text(loaded: Loaded) -> None:
     pieces: list[str] = []
     found = generate(loaded, "the cat", Sampling(max_new_tokens=8), stream=pieces.append)
-    assert "".join(pieces) == found.text
-    assert len(pieces) > 1
+    assert "".join(pieces) == "the cat" + found.text
+    assert len(pieces) > 2
+    beams: list[str] = []
+    found = generate(loaded, "the cat", Sampling(max_new_tokens=8, beams=2), stream=beams.append)
+    assert beams == ["the cat", found.text]
     assert len(found.tokens) == 8
 
 
@@ -76,13 +80,53 @@ def test_neighbours_stand_in_their_original_text(loaded: Loaded, texts: dict[str
 def test_only_what_fits_is_generated_and_it_is_said(loaded: Loaded, capsys: pytest.CaptureFixture[str]) -> None:
     found = generate(loaded, "the cat sat", Sampling(max_new_tokens=500))
     prompt = len(encode_prompt(loaded.tokenizer, "the cat sat"))
-    assert len(found.tokens) == 24 - prompt
-    assert f"only {24 - prompt} new tokens fit behind this prompt" in capsys.readouterr().err
+    assert len(found.tokens) == 25 - prompt  # the last is not read
+    assert f"only {25 - prompt} new tokens fit behind this prompt" in capsys.readouterr().err
 
 
 def test_a_prompt_longer_than_the_model_is_refused(loaded: Loaded) -> None:
     with pytest.raises(UsageError, match=r"the prompt has \d+ tokens but the model reads at most 24: shorten it"):
         generate(loaded, "the cat sat on a mat " * 20)
+
+
+def test_a_prompt_of_exactly_the_models_length_has_room_for_one_token(loaded: Loaded) -> None:
+    words = "the cat sat on a mat " * 20
+    ids = encode_prompt(loaded.tokenizer, words)[:24]
+    prompt = loaded.tokenizer.decode(ids[1:])
+    assert len(encode_prompt(loaded.tokenizer, prompt)) == 24
+    assert len(generate(loaded, prompt, Sampling(max_new_tokens=9), explain=True).explained) == 1
+
+
+def test_nothing_is_streamed_of_a_prompt_that_is_refused(loaded: Loaded) -> None:
+    pieces: list[str] = []
+    with pytest.raises(UsageError, match="the prompt is not valid UTF-8"):
+        generate(loaded, "caf\udce9", stream=pieces.append)
+    assert pieces == []
+
+
+def test_the_models_own_generation_settings_are_not_slipped_in(store: Path) -> None:
+    plain, changed = knnlm.load(store), knnlm.load(store)
+    changed.model.generation_config.no_repeat_ngram_size = 1
+    changed.model.base.generation_config.no_repeat_ngram_size = 1
+    assert generate(plain, "the cat").text == generate(changed, "the cat").text
+
+
+def test_without_neighbours_both_sides_of_a_comparison_are_one(store: Path) -> None:
+    how = Sampling(max_new_tokens=12, repetition_penalty=1.5)
+    found = generate(knnlm.load(store, lam=0.0), "the cat", how, compare=True)
+    assert found.text == found.base_text
+
+
+def test_the_tokenizer_begins_texts_as_the_stores_documents_begin(loaded: Loaded) -> None:
+    assert loaded.tokenizer("the cat").input_ids == encode_prompt(loaded.tokenizer, "the cat")
+
+
+def test_an_empty_pipe_is_an_error(
+    store: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    assert run(["generate", str(store), "-"]) == 2
+    assert "nothing came from stdin" in capsys.readouterr().err
 
 
 def test_an_empty_prompt_begins_a_document(loaded: Loaded) -> None:
@@ -133,10 +177,13 @@ def test_settings_are_overridden(store: Path, capsys: pytest.CaptureFixture[str]
     ("options", "code", "message"),
     [
         (["--lambda", "2"], 2, "lambda 2.0 is out of range"),
-        (["--temperature-knn", "0"], 2, "temperature 0.0 is out of range"),
+        (["--temperature-knn", "0"], 2, "temperature 0.0 of the neighbours is out of range"),
         (["--k", "0"], 2, "k = 0 is out of range"),
         (["--top-p", "7"], 2, "top-p 7.0 is out of range"),
-        (["--index", "none"], 1, "is not tuned for mask none"),
+        (["--index", "none"], 1, "has no index: build one with 'knnlm index'"),
+        (["--metric", "cosine"], 2, "unknown metric 'cosine'"),
+        (["--key", "foo"], 2, "unknown key 'foo'"),
+        (["--metric", "ip"], 1, "first, or give --lambda and --temperature-knn"),
         (["--device", "cuda:99"], 2, "device cuda:99 is not on this machine"),
         (["--device", "toaster"], 2, "unknown device 'toaster'"),
         (["--model", "nowhere"], 1, "cannot open model nowhere"),

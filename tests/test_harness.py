@@ -13,6 +13,7 @@ import knnlm
 from tests.conftest import prose
 
 pytest.importorskip("lm_eval")
+import knnlm.cli.lm_eval as command
 from knnlm import harness
 
 TASK = """task: {name}
@@ -64,7 +65,7 @@ def samples(store: Path, tasks: Path, tmp_path_factory: pytest.TempPathFactory) 
     """What the command line of lm-eval wrote, sample by sample."""
     out = tmp_path_factory.mktemp("out")
     command = [
-        sys.executable, "-m", "knnlm.harness", "--model", "knnlm", "--model_args", f"store={store}", "--tasks",
+        sys.executable, "-m", "knnlm.cli.lm_eval", "--model", "knnlm", "--model_args", f"store={store}", "--tasks",
         ",".join(KINDS), "--include_path", str(tasks), "--log_samples", "--output_path", str(out), "--device", "cpu",
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -111,5 +112,5 @@ def test_a_store_that_is_not_there_is_a_sentence(
 ) -> None:
     monkeypatch.setattr("lm_eval.__main__.cli_evaluate", lambda: harness.KNNLMHarness(store=str(tmp_path / "no")))
     with pytest.raises(SystemExit, match="1"):
-        harness.main()
+        command.main()
     assert capsys.readouterr().err.startswith("knnlm: there is no folder")

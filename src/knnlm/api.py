@@ -19,6 +19,7 @@ from knnlm.lm.load import LanguageModel, load_model
 from knnlm.lm.portions import HeldOut
 from knnlm.lm.presets import Preset
 from knnlm.lm.presets import preset as preset_named
+from knnlm.lm.tokenizer import with_bos
 from knnlm.lm.train import Trained
 from knnlm.lm.train import train as train_model
 from knnlm.progress import say
@@ -224,16 +225,19 @@ def load(
     device: str | None = None,
     progress: bool = False,
 ) -> Loaded:
-    """A store and its base LM as one Hugging Face model, at the tuned settings or given ones, and its tokenizer."""
+    """A store and its base LM as one Hugging Face model, at the tuned settings or given ones, and its tokenizer.
+
+    The tokenizer begins texts with bos where the model has one, as the store's documents begin.
+    """
     from knnlm.hf.model import KNNLMForCausalLM
 
     opened = the_store(store)
     tuned = the_settings(
         opened, key=key, metric=metric, mask=mask, score=score, k=k, lam=lam, temperature=temperature,
-        progress=progress,
+        tau_option="--temperature-knn", progress=progress,
     )  # fmt: skip
     lm = the_model(opened, model, device)
-    return Loaded(KNNLMForCausalLM.from_parts(lm, opened, tuned), lm.tokenizer)
+    return Loaded(KNNLMForCausalLM.from_parts(lm, opened, tuned), with_bos(lm.tokenizer))
 
 
 def queries(

@@ -15,13 +15,13 @@ import transformers
 
 from knnlm.api import Loaded
 from knnlm.errors import UsageError
-from knnlm.lm.tokenizer import continuation, encode_prompt
+from knnlm.hf.model import KNNLMForCausalLM
+from knnlm.lm.tokenizer import SEEN_BEFORE, continuation, encode_prompt
 from knnlm.progress import say
 from knnlm.report.content import Token
 from knnlm.view import explained
 
 Stream = Callable[[str], None]
-_SEEN_BEFORE = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,17 +38,17 @@ class Sampling:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, value, right in (
-            ("max-new-tokens", self.max_new_tokens, self.max_new_tokens >= 1),
-            ("temperature", self.temperature, self.temperature is None or self.temperature > 0),
-            ("top-p", self.top_p, self.top_p is None or 0 < self.top_p <= 1),
-            ("top-k", self.top_k, self.top_k is None or self.top_k >= 1),
-            ("beams", self.beams, self.beams >= 1),
-            ("repetition-penalty", self.repetition_penalty, self.repetition_penalty > 0),
-            ("seed", self.seed, 0 <= self.seed < 1 << 63),
+        for name, value, right, choose in (
+            ("max-new-tokens", self.max_new_tokens, self.max_new_tokens >= 1, "1 or more"),
+            ("temperature", self.temperature, self.temperature is None or self.temperature > 0, "a number above 0"),
+            ("top-p", self.top_p, self.top_p is None or 0 < self.top_p <= 1, "a number above 0, at most 1"),
+            ("top-k", self.top_k, self.top_k is None or self.top_k >= 1, "1 or more"),
+            ("beams", self.beams, self.beams >= 1, "1 or more"),
+            ("repetition-penalty", self.repetition_penalty, self.repetition_penalty > 0, "a number above 0"),
+            ("seed", self.seed, 0 <= self.seed < 1 << 63, "0 or more"),
         ):
             if not right:
-                raise UsageError(f"{name} {value} is out of range: choose a positive number (top-p at most 1)")
+                raise UsageError(f"{name} {value} is out of range: choose {choose}")
 
     @property
     def draws(self) -> bool:
@@ -85,14 +85,16 @@ def generate(
     explain: bool = False,
     stream: Stream | None = None,
 ) -> Generated:
-    """Continue `prompt`; `stream` is called with pieces of text as they come (not with beams)."""
+    """Continue `prompt`; `stream` is called with the prompt and then with pieces of text as they come."""
     how = Sampling() if how is None else how
     model, tokenizer = loaded
     ids = encode_prompt(tokenizer, prompt)
     room = _room(model, len(ids), how.max_new_tokens)
-    base = _continue(model.base, tokenizer, ids, how, room, None) if compare else None
+    if stream is not None:
+        stream(prompt)
+    base = _continue(model, 0.0, tokenizer, ids, how, room, None) if compare else None
     began = time.monotonic()
-    new = _continue(model, tokenizer, ids, how, room, stream)
+    new = _continue(model, model.config.lam, tokenizer, ids, how, room, stream)
     seconds = time.monotonic() - began
     reasons = explained(model, np.array([*ids, *new], np.int64), len(ids), tokenizer) if explain and new else ()
     return Generated(
@@ -106,26 +108,42 @@ def _room(model: Any, prompt: int, wanted: int) -> int:
     longest = model.config.max_position_embeddings
     if longest is None:
         return wanted
-    if prompt >= longest:
+    if prompt > longest:
         raise UsageError(f"the prompt has {prompt:,} tokens but the model reads at most {longest:,}: shorten it")
-    if prompt + wanted > longest:
-        say(f"only {longest - prompt:,} new tokens fit behind this prompt")
-    return int(min(wanted, longest - prompt))
+    room = int(longest) - prompt + 1  # the last token is not read
+    if wanted > room:
+        say(f"only {room:,} new tokens fit behind this prompt")
+    return min(wanted, room)
 
 
-def _continue(model: Any, tokenizer: Any, ids: list[int], how: Sampling, room: int, stream: Stream | None) -> list[int]:
-    tokens = torch.tensor([ids], device=model.get_input_embeddings().weight.device)
-    options = how.options(room)
-    if stream is not None and how.beams == 1:
-        options["streamer"] = _Streamer(tokenizer, ids, stream)
-    stop = model.generation_config.eos_token_id
+def _continue(
+    model: KNNLMForCausalLM,
+    lam: float,
+    tokenizer: Any,
+    ids: list[int],
+    how: Sampling,
+    room: int,
+    stream: Stream | None,
+) -> list[int]:
+    """New tokens. Of the model's own generation settings only its special tokens are kept."""
+    own, alone = model.generation_config, model.at(lam)
+    stop = own.eos_token_id
     pad = stop[0] if isinstance(stop, list) else stop
+    alone.generation_config = transformers.GenerationConfig(
+        bos_token_id=own.bos_token_id, eos_token_id=stop, pad_token_id=0 if pad is None else pad
+    )
+    streams = stream is not None and how.beams == 1
+    streamer = _Streamer(tokenizer, ids, stream) if stream is not None and streams else None
+    tokens = torch.tensor([ids], device=model.get_input_embeddings().weight.device)
     with torch.random.fork_rng(devices=[]), torch.inference_mode():
         torch.manual_seed(how.seed)
-        found = model.generate(
-            input_ids=tokens, attention_mask=torch.ones_like(tokens), pad_token_id=0 if pad is None else pad, **options
+        found = alone.generate(
+            input_ids=tokens, attention_mask=torch.ones_like(tokens), streamer=streamer, **how.options(room)
         )
-    return [int(t) for t in found[0, len(ids) :]]
+    new = [int(t) for t in found[0, len(ids) :]]
+    if stream is not None and not streams:
+        stream(continuation(tokenizer, ids, new))
+    return new
 
 
 class _Streamer(transformers.generation.BaseStreamer):  # type: ignore[misc]
@@ -136,7 +154,7 @@ class _Streamer(transformers.generation.BaseStreamer):  # type: ignore[misc]
 
     def __init__(self, tokenizer: Any, prompt: list[int], stream: Stream) -> None:
         self.tokenizer, self.stream = tokenizer, stream
-        self.ids = prompt[-_SEEN_BEFORE:]
+        self.ids = prompt[-SEEN_BEFORE:]
         self.shown = len(continuation(tokenizer, [], self.ids))
         self.prompt_came = False
 

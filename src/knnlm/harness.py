@@ -1,10 +1,9 @@
 """lm-evaluation-harness: `--model knnlm --model_args store=STORE`.
 
-lm-eval 0.4.13 finds models in its own source only, so `knnlm-lm-eval` (or `python -m knnlm.harness`) registers ours and
-hands over to lm-eval's command line; in Python, importing this module is enough. Knows no tasks.
+lm-eval 0.4.13 finds models in its own source only, so `knnlm-lm-eval` (cli/lm_eval.py) imports this module, which
+registers ours, and hands over to lm-eval's command line; in Python, importing it is enough. Knows no tasks.
 """
 
-import sys
 from typing import Any
 
 import torch
@@ -24,7 +23,7 @@ class KNNLMHarness(HFLM):  # type: ignore[misc]  # lm_eval is not typed
 
     def __init__(
         self,
-        store: str,
+        store: str | None = None,
         model: str | None = None,
         key: str | None = None,
         metric: str | None = None,
@@ -39,6 +38,8 @@ class KNNLMHarness(HFLM):  # type: ignore[misc]  # lm_eval is not typed
         """The options of `knnlm eval`; `lambda` too, which Python cannot name. Others are those of lm-eval's `hf`."""
         from knnlm import api
 
+        if store is None:
+            raise UsageError("no store given: add --model_args store=STORE")
         if index is not None and exact:
             raise UsageError("index and exact exclude each other: give one of them")
         if str(device).startswith("cuda") and not torch.cuda.is_available():
@@ -49,18 +50,3 @@ class KNNLMHarness(HFLM):  # type: ignore[misc]  # lm_eval is not typed
             lam=None if lam is None else float(lam), temperature=temperature, device=device,
         )  # fmt: skip
         super().__init__(pretrained=loaded.model, tokenizer=loaded.tokenizer, batch_size=batch_size, **options)
-
-
-def main() -> None:
-    """lm-eval's command line, with our model in it."""
-    from lm_eval.__main__ import cli_evaluate
-
-    try:
-        cli_evaluate()
-    except KnnlmError as error:
-        print(f"knnlm: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
-
-
-if __name__ == "__main__":
-    main()

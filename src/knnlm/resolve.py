@@ -12,7 +12,7 @@ from knnlm.errors import KnnlmError, UsageError
 from knnlm.evaluation import Tuned
 from knnlm.lm.load import LanguageModel, load_model
 from knnlm.progress import say
-from knnlm.search.index import list_indexes
+from knnlm.search.index import index_manifest, list_indexes
 from knnlm.search.retrieval import EXACT, Retrieval, Score, check_mask
 from knnlm.settings import choose_tuned, not_tuned
 from knnlm.similarity import checked_metric
@@ -65,15 +65,20 @@ def the_settings(
     k: int | None = None,
     lam: float | None = None,
     temperature: float | None = None,
+    tau_option: str = "--temperature",
     progress: bool = False,
 ) -> Tuned:
-    """The store's tuned settings with what was given in their place; both λ and τ do without tuning."""
+    """The store's tuned settings with what was given in their place; both λ and τ do without tuning.
+
+    `tau_option` is what τ is called on the command line in question.
+    """
+    _check_names(store, key, metric, mask)
     wanted: dict[str, Any] = {"key": key, "metric": metric, "mask": mask}
     wanted["score"] = "real" if mask == EXACT else score
     tuned = choose_tuned(store, **wanted)
     if tuned is None:
         if lam is None or temperature is None:
-            raise not_tuned(store, **wanted)
+            raise not_tuned(store, tau_option, **wanted)
         key, metric = key or store.keys[0], metric or "l2"
         chosen = mask or default_mask(store, key, metric, progress)
         what = Retrieval(key=key, metric=checked_metric(metric), mask=chosen, score=score or "search")
@@ -81,6 +86,16 @@ def the_settings(
     tuned = _overridden(tuned, k, lam, temperature)
     check_retrieval(store, tuned.retrieval)
     return tuned
+
+
+def _check_names(store: Store, key: str | None, metric: str | None, mask: str | None) -> None:
+    """A name that does not exist is not something to tune for."""
+    if key is not None:
+        store.key(key)
+    if metric is not None:
+        checked_metric(metric)
+    if mask not in (None, EXACT):
+        index_manifest(store, str(mask))
 
 
 def check_retrieval(store: Store, what: Retrieval) -> None:

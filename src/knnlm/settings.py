@@ -51,7 +51,7 @@ def choose_tuned(store: Store, **wanted: Any) -> Tuned | None:
     return None
 
 
-def not_tuned(store: Store, **wanted: Any) -> KnnlmError:
+def not_tuned(store: Store, tau_option: str = "--temperature", **wanted: Any) -> KnnlmError:
     """An error that says how to tune for what was wanted."""
     given = {name: value for name, value in wanted.items() if value is not None}
     flags = {"mask": " --index", "key": " --key", "metric": " --metric", "score": " --score"}
@@ -63,5 +63,5 @@ def not_tuned(store: Store, **wanted: Any) -> KnnlmError:
     asked = f" for {', '.join(f'{name} {value}' for name, value in given.items())}" if given else ""
     return KnnlmError(
         f"{store.path} is not tuned{asked}: run 'knnlm tune {store.path} --text VALID{options}' first, or give "
-        "--lambda and --temperature"
+        f"--lambda and {tau_option}"
     )

@@ -57,14 +57,13 @@ def _median_document(documents: NDArray[np.int32], gains: NDArray[np.float64]) -
 def explained(model: KNNLMForCausalLM, tokens: NDArray[np.int64], start: int, tokenizer: Any) -> tuple[Token, ...]:
     """What a kNN-LM thought of tokens[start:] of one text, each with what was retrieved for it."""
     look = model.look(torch.from_numpy(tokens), start)
-    log_weights = weights(look.near.scores, model.config.tau)
     return tuple(
         Token(
             text=continuation(tokenizer, [int(tokens[start + i - 1])], [int(token)], special=True),
             lm_logprob=float(look.lm[i]),
             knn_logprob=float(look.knn[i]),
             mixed_logprob=float(look.mixed[i]),
-            hits=_hits(model.store, look.near.ids[i], log_weights[i], int(token), tokenizer),
+            hits=_hits(model.store, look.near.ids[i], look.log_weights[i], int(token), tokenizer),
         )
         for i, token in enumerate(tokens[start:])
     )

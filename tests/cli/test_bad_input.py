@@ -64,12 +64,14 @@ def test_numbers_out_of_range(
     assert "k = 0 is out of range" in complaint(capsys, 2, *tune, "--k", "0")
     assert "k = 5000 is out of range" in complaint(capsys, 2, *tune, "--k", "5000")
     assert "not a list of whole numbers" in complaint(capsys, 2, *tune, "--k", "1.5")
-    assert "temperature -1.0 is out of range" in complaint(capsys, 2, *tune, "--k", "9", "--temperatures", "-1")
+    assert "temperature -1.0 of the neighbours is out of range" in complaint(
+        capsys, 2, *tune, "--k", "9", "--temperatures", "-1"
+    )
     assert "not a list of numbers" in complaint(capsys, 2, *tune, "--k", "9", "--temperatures", "warm")
     assert run([str(a) for a in (*tune, "--k", "9")]) == 0
     check = ("eval", store, "--text", texts["test"])
     assert "lambda 1.5 is out of range" in complaint(capsys, 2, *check, "--lambda", "1.5")
-    assert "temperature 0.0 is out of range" in complaint(capsys, 2, *check, "--temperature", "0")
+    assert "temperature 0.0 of the neighbours is out of range" in complaint(capsys, 2, *check, "--temperature", "0")
     assert "unknown metric 'cosine'" in complaint(capsys, 2, *tune, "--metric", "cosine")
     build = ("build", tiny_model, "--out", store.parent / "new", "--text", texts["test"])
     assert "unknown key 'at'" in complaint(capsys, 2, *build, "--keys", "at")
@@ -122,12 +124,12 @@ def test_a_manifest_from_the_future_or_of_something_else(
 ) -> None:
     manifest = store / "manifest.json"
     write_json(manifest, {**read_json(manifest), "format": 99})
-    assert "has format 99 but this knnlm reads up to 1: install a newer knnlm" in complaint(capsys, 1, "info", store)
+    assert "has format 99 but this knnlm reads up to 2: install a newer knnlm" in complaint(capsys, 1, "info", store)
     manifest.write_text(json.dumps(["not", "an", "object"]))
     assert "manifest.json is damaged" in complaint(capsys, 1, "info", store)
     manifest.write_text("{")
     assert "manifest.json is damaged (it is not JSON)" in complaint(capsys, 1, "info", store)
-    assert "is not a states folder" in complaint(capsys, 1, "info", tmp_path)
+    assert "is not a store" in complaint(capsys, 1, "info", tmp_path)
 
 
 def test_a_second_text_does_not_overwrite_a_store(

@@ -1,5 +1,7 @@
 """forward(): log P at the positions asked for, a loss of the mixture, any number of callers at once."""
 
+import copy
+import gc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -99,6 +101,56 @@ def test_another_models_store_is_refused(made: Made, text: Path, tokenizer: Any,
     other = knn_lm(models.make("Qwen2"), tokenizer, text, tmp_path / "store")
     with pytest.raises(KnnlmError, match=r"was built with another model \(tiny\) than tiny: use that model, or build"):
         KNNLMForCausalLM.from_parts(other.lm, made.store, made.tuned)
+
+
+@torch.inference_mode()
+def test_a_copy_says_the_same(made: Made) -> None:
+    ids = torch.tensor([IDS])
+    torch.testing.assert_close(copy.deepcopy(made.model)(input_ids=ids).logits, made.model(input_ids=ids).logits)
+
+
+@torch.inference_mode()
+def test_at_another_lambda_everything_is_shared(made: Made) -> None:
+    ids = torch.tensor([IDS])
+    plain = made.model.at(0.0)
+    assert plain.base is made.model.base
+    torch.testing.assert_close(plain(input_ids=ids).logits, made.lm.model(input_ids=ids).logits.log_softmax(-1))
+    assert made.model.config.lam == made.tuned.lam
+
+
+def test_hooks_go_with_the_last_model_that_needs_them(text: Path, tokenizer: Any, tmp_path: Path) -> None:
+    made = knn_lm(models.gpt2(), tokenizer, text, tmp_path / "store")
+    base, other = made.lm.model, made.model.at(0.1)
+
+    def hooks() -> int:
+        return sum(len(m._forward_pre_hooks) + len(m._forward_hooks) for m in base.modules())
+
+    del made
+    gc.collect()
+    assert hooks() == 3
+    del other
+    gc.collect()
+    assert hooks() == 0
+
+
+def test_a_model_turned_into_another_precision_is_refused(text: Path, tokenizer: Any, tmp_path: Path) -> None:
+    model = knn_lm(models.gpt2(), tokenizer, text, tmp_path / "store").model.to(torch.bfloat16)
+    with pytest.raises(KnnlmError, match=r"was turned into torch.bfloat16 after it was opened"):
+        model(input_ids=torch.tensor([IDS]))
+
+
+@pytest.mark.parametrize("name", ["Mamba", "Rwkv"])
+def test_a_model_with_a_state_of_its_own_is_refused(text: Path, tokenizer: Any, tmp_path: Path, name: str) -> None:
+    with pytest.raises(KnnlmError, match="keeps a state of its own instead of a cache"):
+        knn_lm(models.make(name), tokenizer, text, tmp_path / "store", key="ffn")
+
+
+@torch.inference_mode()
+def test_the_rest_of_the_base_models_output_stays(made: Made) -> None:
+    ids = torch.tensor([IDS])
+    out = made.model(input_ids=ids, output_hidden_states=True)
+    assert len(out.hidden_states) == 3
+    assert isinstance(made.model(input_ids=ids, return_dict=False), tuple)
 
 
 @torch.inference_mode()

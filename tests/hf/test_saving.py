@@ -31,6 +31,15 @@ def test_a_round_trip_generates_the_same(made: Made, tmp_path: Path) -> None:
     assert twice.generate(**alone(PROMPTS[0]), **GREEDY)[0].tolist() == wanted
 
 
+def test_a_loaded_model_is_frozen_and_knows_its_precision(made: Made, tmp_path: Path) -> None:
+    made.model.save_pretrained(tmp_path / "saved")
+    again = KNNLMForCausalLM.from_pretrained(tmp_path / "saved")
+    assert not again(input_ids=torch.tensor([PROMPTS[0]])).logits.requires_grad
+    half = KNNLMForCausalLM.from_pretrained(tmp_path / "saved", dtype=torch.bfloat16)
+    with pytest.raises(KnnlmError, match=r"was built in float32 but this model is in torch.bfloat16: open it"):
+        half(input_ids=torch.tensor([PROMPTS[0]]))
+
+
 def test_only_weights_and_a_reference_are_saved(made: Made, tmp_path: Path) -> None:
     made.model.save_pretrained(tmp_path / "saved")
     names = {p.name for p in (tmp_path / "saved").iterdir()}
@@ -66,5 +75,5 @@ def test_weights_that_changed_are_refused(made: Made, tmp_path: Path) -> None:
     made.model.save_pretrained(tmp_path / "saved")
     again = KNNLMForCausalLM.from_pretrained(tmp_path / "saved")
     again.get_output_embeddings().weight.data[0, 0] += 1
-    with pytest.raises(KnnlmError, match="was built with another model"):
+    with pytest.raises(KnnlmError, match=r"was built with another model \(tiny\) than .*saved: use that model"):
         again(input_ids=torch.tensor([PROMPTS[0]]))

@@ -1,11 +1,13 @@
 """Models from anywhere: GGUF files, PEFT adapters, other precisions; what cannot be opened is said in a sentence."""
 
 import importlib.util
+import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+import safetensors.torch
 import torch
 import transformers
 
@@ -108,6 +110,61 @@ def test_an_adapter_is_applied_and_remembered(
     torch.testing.assert_close(model(input_ids=ids).logits, wanted.log_softmax(-1), rtol=1e-4, atol=1e-5)
     with pytest.raises(KnnlmError, match="was built with another model"):
         knnlm.load(store, model=load_model(llama), lam=0.0, temperature=1.0)
+
+
+def test_an_adapter_whose_weights_do_not_fit_is_refused(llama: Path, adapter: Path) -> None:
+    file = adapter / "adapter_model.safetensors"
+    weights = safetensors.torch.load_file(file)
+    first = min(weights)
+    safetensors.torch.save_file({name: w for name, w in weights.items() if name != first}, file)
+    with pytest.raises(KnnlmError, match=r"does not fit this model \(1 weights missing, 0 too many, such as .*\)"):
+        load_model(llama, adapter=adapter)
+    renamed = {name.replace("layers.0", "layers.7"): w for name, w in weights.items()}
+    safetensors.torch.save_file(renamed, file)
+    with pytest.raises(KnnlmError, match=r"does not fit this model \(\d+ weights missing, \d+ too many"):
+        load_model(llama, adapter=adapter)
+
+
+def test_a_kind_of_adapter_that_cannot_be_merged_is_refused(llama: Path, tmp_path: Path) -> None:
+    import peft
+
+    model = transformers.AutoModelForCausalLM.from_pretrained(llama)
+    options = peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2)
+    peft.get_peft_model(model, options).save_pretrained(tmp_path / "prompt")
+    with pytest.raises(KnnlmError, match=r"\(PROMPT_TUNING\) cannot be merged into weights|cannot apply adapter"):
+        load_model(llama, adapter=tmp_path / "prompt")
+
+
+def test_an_adapter_that_is_not_there_is_named(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("knnlm.lm.load._hub_is_known", lambda: False)
+    with pytest.raises(KnnlmError, match="there is no folder nowhere, and no network to look for it on the hub"):
+        load_model(llama, adapter="nowhere")
+
+
+@pytest.mark.parametrize(
+    "change", [{"hidden_size": "wide"}, {"quantization_config": {"quant_method": "bitsandbytes", "load_in_8bit": True}}]
+)
+def test_a_configuration_that_cannot_be_used_is_one_sentence(
+    llama: Path, tmp_path: Path, change: dict[str, Any]
+) -> None:
+    folder = shutil.copytree(llama, tmp_path / "model")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, **change}))
+    with pytest.raises(KnnlmError, match=r"cannot open model .* \(.+\): give a model folder"):
+        load_model(folder)
+
+
+def test_foreign_code_is_neither_run_nor_asked_about(
+    llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = shutil.copytree(llama, tmp_path / "model")
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"model_type": "mine", "auto_map": {"AutoConfig": "mine.C", "AutoModelForCausalLM": "mine.M"}}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "mine.py").write_text("raise SystemExit('ran')")
+    monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("asked"))
+    with pytest.raises(KnnlmError, match="cannot open model"):
+        load_model(folder)
 
 
 def test_what_is_no_adapter_is_refused(llama: Path, adapter: Path, tmp_path: Path) -> None:

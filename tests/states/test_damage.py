@@ -122,7 +122,7 @@ def test_a_missing_part_is_noticed(store: Path) -> None:
 
 def test_a_store_without_its_manifest_is_no_store(store: Path) -> None:
     (store / MANIFEST).unlink()
-    with pytest.raises(KnnlmError, match=r"is not a states folder \(no manifest\.json\): check the path"):
+    with pytest.raises(KnnlmError, match=r"is not a store \(no manifest\.json\): check the path"):
         check(store)
 
 

@@ -14,6 +14,7 @@ from knnlm.lm.tokenizer import tokenizer_fingerprint, train_tokenizer
 from knnlm.states.build import build_states
 from knnlm.states.store import open_store
 from knnlm.taps import Tap
+from knnlm.taps.verify import probe
 
 from .helpers import Texts, library, sentence
 from .test_build import holds_each_token_once, tokens_of
@@ -86,7 +87,8 @@ def test_states_beyond_half_precision_are_refused_with_the_option_that_holds_the
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 def test_states_that_are_no_numbers_are_never_stored(tmp_path: Path, lm: LanguageModel, dtype: str) -> None:
     model = copy.deepcopy(lm.model)
-    probed = set(Tap(lm.model)._probe().flatten().tolist())
+    with Tap(lm.model) as tap:
+        probed = set(probe(tap).flatten().tolist())
     token = next(t for t in tokens_of(lm, Document("all", sentence(99, 1))).tolist() if t not in probed)
     with torch.no_grad():
         model.get_input_embeddings().weight[token] = torch.inf

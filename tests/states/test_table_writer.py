@@ -10,7 +10,7 @@ import pytest
 
 from knnlm.errors import DamagedError, KnnlmError
 from knnlm.files import read_json, write_json
-from knnlm.states.table import MANIFEST, ColumnType, TableWriter, open_table
+from knnlm.states.table import FORMAT, MANIFEST, ColumnType, TableWriter, open_table
 
 from .helpers import contents
 from .tables import COLUMNS, KIND, rows
@@ -109,34 +109,42 @@ def test_a_table_of_another_kind_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_manifest_of_no_kind_is_refused(tmp_path: Path) -> None:
-    write_json(tmp_path / MANIFEST, {"format": 1, "metric": "l2"})
+    write_json(tmp_path / MANIFEST, {"format": FORMAT, "metric": "l2"})
     with pytest.raises(KnnlmError, match="holds something else, not states: check the path"):
         open_table(tmp_path, "states")
 
 
 def test_a_folder_without_a_manifest_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(KnnlmError, match=r"is not a states folder \(no manifest\.json\): check the path"):
+    with pytest.raises(KnnlmError, match=r"is not a store \(no manifest\.json\): check the path"):
         open_table(tmp_path, "states")
 
 
 def test_a_table_of_a_newer_format_is_refused_by_readers_and_writers(tmp_path: Path) -> None:
     unfinished(tmp_path)
-    write_json(tmp_path / MANIFEST, {**read_json(tmp_path / MANIFEST), "format": 2, "new": "field"})
+    write_json(tmp_path / MANIFEST, {**read_json(tmp_path / MANIFEST), "format": FORMAT + 1, "new": "field"})
     for use in (lambda: open_table(tmp_path, KIND), lambda: writer(tmp_path)):
-        with pytest.raises(KnnlmError, match="has format 2 but this knnlm reads up to 1: install a newer knnlm"):
+        with pytest.raises(KnnlmError, match="has format 3 but this knnlm reads up to 2: install a newer knnlm"):
+            use()
+
+
+def test_a_table_of_an_older_format_is_refused(tmp_path: Path) -> None:
+    unfinished(tmp_path)
+    write_json(tmp_path / MANIFEST, {**read_json(tmp_path / MANIFEST), "format": 1})
+    for use in (lambda: open_table(tmp_path, KIND), lambda: writer(tmp_path)):
+        with pytest.raises(KnnlmError, match="has format 1, of an earlier knnlm: make it anew with this one"):
             use()
 
 
 def test_a_format_number_that_was_altered_is_damage_and_not_news(tmp_path: Path) -> None:
     unfinished(tmp_path)
     file = tmp_path / MANIFEST
-    file.write_bytes(file.read_bytes().replace(b'"format": 1', b'"format": 3'))
+    file.write_bytes(file.read_bytes().replace(b'"format": 2', b'"format": 3'))
     with pytest.raises(DamagedError, match=r"manifest\.json is damaged"):
         open_table(tmp_path, KIND)
 
 
 def test_a_newer_format_may_be_laid_out_in_another_way(tmp_path: Path) -> None:
-    write_json(tmp_path / MANIFEST, {"format": 2, "kind": KIND})
+    write_json(tmp_path / MANIFEST, {"format": FORMAT + 1, "kind": KIND})
     sealed = json.loads((tmp_path / MANIFEST).read_bytes())
     (tmp_path / MANIFEST).write_text(json.dumps(sealed))
     with pytest.raises(KnnlmError, match="install a newer knnlm"):

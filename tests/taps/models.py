@@ -22,7 +22,7 @@ def make(name: str, **changes: Any) -> Any:
     """transformers' {name}Config and its causal LM, with our sizes."""
     import transformers
 
-    head = "LMHeadModel" if name == "GPT2" else "ForCausalLM"
+    head = "LMHeadModel" if name in ("GPT2", "Bert") else "ForCausalLM"
     kind = getattr(transformers, name.removesuffix("Text") + head)
     config = getattr(transformers, name + "Config")
     return _seeded(lambda: kind(config(**{**_SIZES, **changes})))

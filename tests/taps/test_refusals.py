@@ -50,6 +50,8 @@ def test_a_head_that_reads_more_than_the_bodys_output_is_followed() -> None:
     [
         ("model.layers.7.mlp", r"StableLmForCausalLM has no module 'model.layers.7.mlp': give a path such as model"),
         ("model.layers.1.input_layernorm", r"cannot read 'att' from .*: the input of .* does not depend on"),
+        ("model.layers.0.mlp", r"model.layers.0.mlp is not in the last block, where 'att' is: give a path such as"),
+        ("model.layers.1.mlp.down_proj", r"cannot read 'att' from .* is not normalised as what its last feed-forward"),
         ("model.norm", r"cannot check 'att' at model.norm: the model has 2 attention modules instead of one"),
     ],
 )
@@ -75,6 +77,38 @@ def test_a_path_to_the_wrong_module_is_found_out(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(FAMILIES, "gpt2", Family("transformer.h", "attn", "attn"))
     with pytest.raises(KnnlmError, match=r"cannot read 'att' from GPT2LMHeadModel"):
         Tap(models.gpt2())
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("gpt_neox", {"norm": "input_layernorm"}),
+        ("gptj", {"norm": None}),
+        ("llama", {"reads": "mlp.down_proj"}),
+        ("olmo2", {"norm": None}),
+        ("gemma2", {"reads": "pre_feedforward_layernorm"}),
+    ],
+)
+def test_a_wrong_line_of_the_table_is_found_out(
+    name: str, wrong: dict[str, str | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(FAMILIES, name, FAMILIES[name]._replace(**wrong))  # type: ignore[arg-type]
+    with pytest.raises(KnnlmError, match=r"cannot read 'att' from \w+: the .* is not normalised as what its last"):
+        Tap(models.FAMILIES[name]())
+
+
+def test_a_model_that_sees_what_it_predicts_is_refused() -> None:
+    with pytest.raises(KnnlmError, match=r"BertLMHeadModel is not causal: its 'ffn' states change with tokens to"):
+        Tap(models.make("Bert", is_decoder=False), ["ffn"])
+
+
+@torch.inference_mode()
+def test_large_states_of_half_precision_are_read() -> None:
+    model = models.make("Llama")
+    model.model.norm.weight.data.mul_(500)
+    model.lm_head.weight.data.div_(500)
+    with Tap(model.half()) as tap:
+        assert tap.read(models.some_tokens()).ffn.abs().max() > 1024
 
 
 @torch.inference_mode()

@@ -1,5 +1,6 @@
 """Taps read the states they name, and leave the model as they found it."""
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -116,6 +117,29 @@ def test_calls_of_other_threads_and_of_nobody_are_not_mixed_up(model: Any) -> No
     for one, other in zip(alone, together, strict=True):
         for key in KEYS:
             torch.testing.assert_close(one.of(key), other.of(key))
+
+
+def test_attaching_does_not_disturb_calls_of_other_threads() -> None:
+    model = models.make("Llama")
+    ids = models.some_tokens()
+    with torch.inference_mode():
+        wanted = model(input_ids=ids).logits
+    stop = threading.Event()
+
+    def call() -> list[bool]:
+        found = []
+        with torch.inference_mode():
+            while not stop.is_set():
+                found.append(torch.equal(model(input_ids=ids).logits, wanted))
+        return found
+
+    with ThreadPoolExecutor(1) as pool:
+        calls = pool.submit(call)
+        for _ in range(20):
+            Tap(model).close()
+        stop.set()
+        assert calls.result()
+        assert all(calls.result())
 
 
 def test_a_tap_says_what_it_reads(model: Any) -> None:

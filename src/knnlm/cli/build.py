@@ -15,7 +15,7 @@ def build(
     dataset: Dataset = None,
     embedded: UseEmbedded = False,
     keys: Annotated[
-        str | None, typer.Option("--keys", help="Which states: att, ffn or both (default; ffn if att is not known).")
+        str | None, typer.Option("--keys", help="Which states: att, ffn or att,ffn (default; ffn if att is not known).")
     ] = None,
     att_module: Annotated[
         str | None, typer.Option("--att-module", help="Of an unknown architecture: the module whose input att is.")
@@ -39,9 +39,8 @@ def build(
     """
     from knnlm import api
 
-    wanted = None if keys is None else [key.strip() for key in keys.split(",") if key.strip()]
     store = api.build(
-        model, out, text or None, dataset=dataset, embedded=embedded, keys=wanted, att_module=att_module,
+        model, out, text or None, dataset=dataset, embedded=embedded, keys=keys, att_module=att_module,
         window=window, stride=stride, logprobs=logprobs, dtype=dtype, device=device, precision=precision,
         adapter=adapter, progress=True,
     )  # fmt: skip

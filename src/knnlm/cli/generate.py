@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from knnlm.cli.options import Device, Exact, IndexName, Json, Key, Model, StorePath, mask, show
+from knnlm.errors import UsageError
 
 if TYPE_CHECKING:
     from knnlm.generation import Generated
@@ -16,8 +17,8 @@ def generate(
     store: StorePath,
     prompt: Annotated[str, typer.Argument(metavar="PROMPT", help="The text to continue; - reads it from stdin.")],
     max_new_tokens: Annotated[int, typer.Option("--max-new-tokens", help="How many tokens to add.")] = 64,
-    sample: Annotated[bool, typer.Option("--sample", help="Draw tokens instead of taking the most probable.")] = False,
-    temperature: Annotated[float | None, typer.Option("--temperature", help="Sampling temperature of P.")] = None,
+    sample: Annotated[bool, typer.Option("--sample", help="Draw tokens, instead of the most probable.")] = False,
+    temperature: Annotated[float | None, typer.Option("--temperature", help="Draw, at this temperature of P.")] = None,
     top_p: Annotated[float | None, typer.Option("--top-p", help="Draw from this share of the probability.")] = None,
     top_k: Annotated[int | None, typer.Option("--top-k", help="Draw from this many tokens.")] = None,
     beams: Annotated[int, typer.Option("--beams", help="Beam search instead.")] = 1,
@@ -49,16 +50,16 @@ def generate(
         repetition_penalty=repetition_penalty, seed=seed,
     )  # fmt: skip
     text = sys.stdin.read() if prompt == "-" else prompt
+    if prompt == "-" and not text:
+        raise UsageError("nothing came from stdin: pipe the prompt in, or give it as an argument")
     loaded = api.load(
         store, model=model, key=key, metric=metric, mask=mask(index, exact), k=k, lam=lam, temperature=temperature_knn,
         device=device, progress=True,
     )  # fmt: skip
     streams = not json and not compare
-    if streams:
-        _write(text)
     found = generation.generate(loaded, text, how, compare=compare, explain=explain, stream=_write if streams else None)
     if streams:
-        _write((found.text if beams > 1 else "") + "\n")
+        _write("\n")
     show(json, _fields(text, found, loaded, how), _lines(text, found, loaded.model.config.lam))
 
 

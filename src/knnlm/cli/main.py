@@ -86,9 +86,9 @@ def main() -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command line and return its exit code."""
+    """Run one command line and return its exit code; an empty one shows the help."""
     try:
-        outcome = app(args=spread_texts(arguments), prog_name="knnlm", standalone_mode=False)
+        outcome = app(args=spread_texts(arguments or ["--help"]), prog_name="knnlm", standalone_mode=False)
     except KnnlmError as error:
         print(f"knnlm: {error}", file=sys.stderr)
         return error.exit_code
@@ -103,7 +103,8 @@ def run(arguments: list[str]) -> int:
         return 1
     except Exception as error:
         if hasattr(error, "format_message") and hasattr(error, "exit_code"):  # click's and typer's usage errors
-            print(f"knnlm: {error.format_message().rstrip('.')} (see knnlm --help)", file=sys.stderr)
+            verb = next((f" {word}" for word in arguments if not word.startswith("-")), "")
+            print(f"knnlm: {error.format_message().rstrip('.')} (see knnlm{verb} --help)", file=sys.stderr)
             return int(error.exit_code)
         raise
     if outcome == _INTERRUPTED:

@@ -37,7 +37,7 @@ class NeighborBlocks(Protocol):
 def check_tau(tau: float) -> None:
     """Refuse a temperature that is not a positive number."""
     if not (math.isfinite(tau) and tau > 0):
-        raise UsageError(f"temperature {tau} is out of range: choose a number above 0")
+        raise UsageError(f"temperature {tau} of the neighbours is out of range: choose a number above 0")
 
 
 class TargetVotes:
@@ -129,7 +129,10 @@ class KNN(NamedTuple):
 
     def near(self, states: torch.Tensor) -> Neighbors:
         """Neighbours of states (B, D)."""
-        return self.search(states.detach().to(getattr(torch, self.dtype)).cpu().numpy())
+        rounded = states.detach().to(getattr(torch, self.dtype)).cpu()
+        if not bool(torch.isfinite(rounded).all()):
+            raise KnnlmError(f"a state does not fit the store's {self.dtype}: build the store with --dtype float32")
+        return self.search(rounded.numpy())
 
     def logprobs(self, states: torch.Tensor) -> torch.Tensor:
         """log p_kNN (B, V) for states (B, D), on their device."""

@@ -8,7 +8,7 @@ from typing import Any
 import transformers
 
 from knnlm.errors import KnnlmError
-from knnlm.search.retrieval import Retrieval
+from knnlm.search.retrieval import Retrieval, check_mask
 from knnlm.states.store import Store, open_store
 
 
@@ -67,6 +67,15 @@ class KNNLMConfig(transformers.PreTrainedConfig):  # type: ignore[misc]  # trans
                 f"{self.store} has changed since this kNN-LM was saved: restore the store, or load and save anew"
             )
         return store
+
+    def check_index(self, store: Store) -> None:
+        """Refuse an index that is not the one that this was saved with."""
+        index = check_mask(store, self.retrieval)
+        if index is not None and index["xxh3"] != self._setting("index"):
+            raise KnnlmError(
+                f"index {self.retrieval.mask} of {store.path} has changed since this kNN-LM was saved: tune the store "
+                "and save anew"
+            )
 
     def _setting(self, name: str) -> Any:
         if self.knn is None or name not in self.knn:

@@ -10,47 +10,53 @@ own: the base LM, components/ and mixture.py give them.
 import copy
 import inspect
 import threading
+import weakref
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 import transformers
 from numpy.typing import NDArray
-from transformers.modeling_outputs import CausalLMOutputWithPast
 
-from knnlm.components.knn import KNN, open_knn, vocabulary_logprobs
-from knnlm.errors import UsageError
+from knnlm.components.knn import KNN, open_knn, vocabulary_logprobs, weights
+from knnlm.errors import KnnlmError, UsageError
 from knnlm.evaluation import Tuned
 from knnlm.hf.config import KNNLMConfig
 from knnlm.lm.load import LanguageModel, model_fingerprint
 from knnlm.mixture import check_lambda, mix_vocabulary
 from knnlm.search.neighbors import Neighbors
+from knnlm.search.retrieval import check_mask
 from knnlm.states.store import Store
 from knnlm.taps import Tap
 
 _ROWS_AT_ONCE = 256
-# What transformers asks a model about itself: kinds of attention and of cache.
+# What transformers asks a model about itself: kinds of attention and of cache, and how inputs are made for a step.
 _AS_THE_BASE = (
     "_is_stateful", "_supports_sdpa", "_supports_flash_attn", "_supports_flex_attn", "_supports_attention_backend",
-    "_can_set_attn_implementation", "_supports_default_dynamic_cache",
+    "_can_set_attn_implementation", "_supports_default_dynamic_cache", "prepare_inputs_for_generation",
 )  # fmt: skip
 
 
 class Look(NamedTuple):
-    """What the model thought of given tokens: natural log-probabilities, and the neighbours of each."""
+    """What the model thought of given tokens: natural log-probabilities, the neighbours of each and their votes."""
 
     lm: NDArray[np.float64]
     knn: NDArray[np.float64]
     mixed: NDArray[np.float64]
     near: Neighbors
+    log_weights: NDArray[np.float32]
 
 
-class _Parts(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class _Parts:
     """What retrieval needs, made when first used: weights arrive after __init__ when a saved model is loaded."""
 
     tap: Tap
     knn: KNN
+    lam: float
     store: Store
+    dtype: torch.dtype
 
 
 class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixin):  # type: ignore[misc]
@@ -73,14 +79,20 @@ class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixi
         for name in _AS_THE_BASE:
             setattr(self, name, getattr(self.base, name))
         self.post_init()
-        self.generation_config = self.base.generation_config
+        self.generation_config = copy.deepcopy(self.base.generation_config)
         self.eval().requires_grad_(False)
 
     @classmethod
     def from_parts(cls, lm: LanguageModel, store: Store, tuned: Tuned) -> "KNNLMForCausalLM":
         """The kNN-LM of an open model and an open store."""
         store.require(lm)
+        if lm.model._is_stateful:
+            raise KnnlmError(
+                f"{type(lm.model).__name__} keeps a state of its own instead of a cache, which generation with a store "
+                "does not know: use another model to generate"
+            )
         what = tuned.retrieval
+        index = check_mask(store, what)
         config = KNNLMConfig(
             base_config=copy.deepcopy(lm.model.config),  # a new configuration resets its parts' kind of attention
             attn_implementation=lm.model.config._attn_implementation,
@@ -88,7 +100,7 @@ class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixi
             store_fingerprint=store.fingerprint,
             knn={
                 "key": what.key, "metric": what.metric, "mask": what.mask, "score": what.score, "k": what.k,
-                "lambda": tuned.lam, "temperature": tuned.temperature,
+                "lambda": tuned.lam, "temperature": tuned.temperature, "index": None if index is None else index["xxh3"]
             },
         )  # fmt: skip
         model = cls(config, lm.model)
@@ -99,6 +111,23 @@ class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixi
     def store(self) -> Store:
         """The store that votes."""
         return self._ready().store
+
+    def at(self, lam: float) -> "KNNLMForCausalLM":
+        """The same model at another λ, sharing everything; at 0 it is the base LM, with logits that are log p_LM."""
+        config = copy.deepcopy(self.config)
+        config.knn["lambda"] = lam
+        found = type(self)(config, self.base)
+        found._parts = replace(self._ready(), lam=lam)
+        return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what cannot be copied; a copy opens the store again."""
+        return {**super().__getstate__(), "_parts": None, "_lock": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Of a copy."""
+        super().__setstate__(state)
+        self._lock = threading.Lock()
 
     def init_weights(self) -> None:
         """The base LM has its weights: nothing is made up here."""
@@ -112,10 +141,6 @@ class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixi
         """The base LM's; its logits are the base LM's too, not log P."""
         return self.base.get_output_embeddings()
 
-    def prepare_inputs_for_generation(self, *args: Any, **kwargs: Any) -> Any:
-        """As the base LM does."""
-        return self.base.prepare_inputs_for_generation(*args, **kwargs)
-
     def forward(
         self,
         input_ids: torch.Tensor | None = None,
@@ -127,9 +152,9 @@ class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixi
         use_cache: bool | None = None,
         logits_to_keep: int | torch.Tensor = 0,
         **kwargs: Any,
-    ) -> CausalLMOutputWithPast:
+    ) -> Any:
         """log P at the positions to keep; the loss is that of the mixture."""
-        kwargs.pop("return_dict", None)
+        as_tuple = kwargs.pop("return_dict", None) is False
         given = {
             "input_ids": input_ids, "attention_mask": attention_mask, "position_ids": position_ids,
             "past_key_values": past_key_values, "inputs_embeds": inputs_embeds, "use_cache": use_cache, **kwargs,
@@ -143,17 +168,15 @@ class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixi
             out = self.base(**given, return_dict=True)
         kept = _kept(logits_to_keep)
         logits = (out.logits if slices else out.logits[:, kept]).float().log_softmax(-1)
-        if self.config.lam > 0:
+        if parts.lam > 0:
             if parts.knn.key == "att":
                 states = seen.att(len(logits))[:, kept]
             else:
                 states = seen.ffn if slices else seen.ffn[:, kept]
-            self._mix(parts.knn, logits, states)
+            _mix(parts, logits, states)
         loss = None if labels is None else _loss(logits, labels, logits_to_keep)
-        return CausalLMOutputWithPast(
-            loss=loss, logits=logits, past_key_values=out.get("past_key_values"),
-            hidden_states=out.get("hidden_states"), attentions=out.get("attentions"),
-        )  # fmt: skip
+        found = type(out)(**{**out, "loss": loss, "logits": logits})  # whatever else the base LM returns stays
+        return found.to_tuple() if as_tuple else found
 
     @torch.inference_mode()
     def look(self, tokens: torch.Tensor, start: int = 1) -> Look:
@@ -167,29 +190,44 @@ class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixi
         near = parts.knn.near(states.of(parts.knn.key)[0, start - 1 :])
         votes = vocabulary_logprobs(near, parts.knn.tokens, parts.knn.vocab_size, parts.knn.tau)
         knn = votes.gather(1, wanted)[:, 0]
-        mixed = mix_vocabulary(lm.double(), knn.double(), self.config.lam)
-        return Look(lm.double().numpy(), knn.double().numpy(), mixed.numpy(), near)
-
-    def _mix(self, knn: KNN, logits: torch.Tensor, states: torch.Tensor) -> None:
-        """Turn log p_LM (B, T, V) into log P in place, some positions at a time."""
-        flat, queries = logits.view(-1, logits.shape[-1]), states.reshape(-1, states.shape[-1])
-        for start in range(0, len(flat), _ROWS_AT_ONCE):
-            some = slice(start, start + _ROWS_AT_ONCE)
-            flat[some] = mix_vocabulary(flat[some], knn.logprobs(queries[some]).to(flat.device), self.config.lam)
+        mixed = mix_vocabulary(lm.double(), knn.double(), parts.lam)
+        votes_of_each = weights(near.scores, parts.knn.tau)
+        return Look(lm.double().numpy(), knn.double().numpy(), mixed.numpy(), near, votes_of_each)
 
     def _ready(self) -> _Parts:
         if self._parts is None:
             with self._lock:
                 if self._parts is None:
                     self._parts = self._open(self.config.open_store())
+        if self.base.dtype != self._parts.dtype:
+            raise KnnlmError(
+                f"the model was turned into {self.base.dtype} after it was opened, but its store holds states of "
+                f"{self._parts.dtype}: open it anew"
+            )
         return self._parts
 
     def _open(self, store: Store) -> _Parts:
-        store.require_weights(model_fingerprint(self.base), self.config.store)
+        self.requires_grad_(False)  # from_pretrained puts other parameters in the place of those of __init__
         what = self.config.retrieval
-        keys = ["att", "ffn"] if what.key == "att" else ["ffn"]
-        tap = Tap(self.base, keys, store.meta["att_module"])
-        return _Parts(tap, open_knn(store, what, self.config.tau), store)
+        built = str(store.meta["model"]["precision"])
+        if str(self.base.dtype) != f"torch.{built}":
+            raise KnnlmError(
+                f"{store.path} was built in {built} but this model is in {self.base.dtype}: open it with dtype={built}"
+            )
+        store.require_weights(model_fingerprint(self.base), self.name_or_path or type(self.base).__name__)
+        self.config.check_index(store)
+        tap = Tap(self.base, ["att", "ffn"] if what.key == "att" else ["ffn"], store.meta["att_module"])
+        knn = open_knn(store, what, self.config.tau)
+        weakref.finalize(knn.search, tap.close)  # when the last model that shares them is gone
+        return _Parts(tap, knn, self.config.lam, store, self.base.dtype)
+
+
+def _mix(parts: _Parts, logits: torch.Tensor, states: torch.Tensor) -> None:
+    """Turn log p_LM (B, T, V) into log P in place, some positions at a time."""
+    flat, queries = logits.view(-1, logits.shape[-1]), states.reshape(-1, states.shape[-1])
+    for start in range(0, len(flat), _ROWS_AT_ONCE):
+        some = slice(start, start + _ROWS_AT_ONCE)
+        flat[some] = mix_vocabulary(flat[some], parts.knn.logprobs(queries[some]).to(flat.device), parts.lam)
 
 
 def _kept(logits_to_keep: int | torch.Tensor) -> Any:

@@ -8,13 +8,12 @@ import importlib.util
 import json
 import re
 import socket
-import struct
 import urllib.parse
 import urllib.request
+import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import safetensors
 import torch
 import xxhash
 
@@ -24,8 +23,6 @@ from knnlm.lm.tokenizer import tokenizer_fingerprint, tokenizer_rules
 
 PRECISIONS = ("float32", "bfloat16", "float16", "auto")
 _COSMETIC = frozenset({"_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype", "use_cache"})
-# What reading a damaged or foreign file raises, in transformers and below it.
-_UNREADABLE = (OSError, ValueError, RuntimeError, LookupError, struct.error, safetensors.SafetensorError)
 _HUB_GGUF = re.compile(r"(?P<repo>[^/]+/[^/]+)/(?P<file>.+\.gguf)")
 
 
@@ -48,7 +45,7 @@ class LanguageModel(NamedTuple):
     def positions(self) -> int | None:
         """The longest input the model can read, where it has a limit."""
         found = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
-        return None if found is None else int(found)
+        return None if found is None or found < 1 else int(found)
 
     def identity(self) -> dict[str, Any]:
         """What tells this model from any other; where it lies is no part of that, since folders move."""
@@ -70,7 +67,9 @@ class _Place(NamedTuple):
 
     def options(self) -> dict[str, Any]:
         """Without a network, only what is cached is looked for: the hub's own retries take half a minute."""
-        found: dict[str, Any] = {} if self.gguf is None else {"gguf_file": self.gguf}
+        found: dict[str, Any] = {"trust_remote_code": False}  # else transformers asks, on stdin
+        if self.gguf is not None:
+            found["gguf_file"] = self.gguf
         return found if Path(self.name).exists() or _hub_is_known() else {**found, "local_files_only": True}
 
 
@@ -97,7 +96,9 @@ def load_model(
             model = _weights(place, source, precision)
             model = model if adapter is None else _merged(model, adapter)
             model.eval().requires_grad_(False).to(where)
-    except _UNREADABLE as error:
+    except KnnlmError:
+        raise
+    except Exception as error:  # foreign files: a wrong field, a missing library, a flipped bit may raise anything
         raise _cannot_open(source, error) from error
     _check_tokenizer(source, tokenizer, model)
     name = str(Path(source).resolve()) if Path(source).exists() else str(source)
@@ -194,13 +195,29 @@ def _merged(model: Any, adapter: str | Path) -> Any:
         raise KnnlmError("reading an adapter needs peft: run pip install 'knnlm[peft]'")
     import peft
 
-    if Path(adapter).exists() and not (Path(adapter) / "adapter_config.json").is_file():
+    here = Path(adapter)
+    if here.exists() and not (here / "adapter_config.json").is_file():
         raise KnnlmError(f"{adapter} is not a PEFT adapter (no adapter_config.json): give a folder that PEFT saved")
+    if not here.exists() and not _hub_is_known():
+        raise KnnlmError(f"there is no folder {adapter}, and no network to look for it on the hub: check the path")
     try:
-        return peft.PeftModel.from_pretrained(model, str(adapter)).merge_and_unload()
-    except (OSError, ValueError, RuntimeError, KeyError) as error:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Found missing adapter keys")  # refused just below
+            adapted = peft.PeftModel.from_pretrained(model, str(adapter))
+        wanted, given = set(peft.get_peft_model_state_dict(adapted)), set(peft.load_peft_weights(str(adapter), "cpu"))
+    except Exception as error:  # foreign files, as above
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise KnnlmError(f"cannot apply adapter {adapter} to this model ({reason}): was it made for it?") from error
+    if wanted != given:
+        some = min(wanted ^ given)
+        raise KnnlmError(
+            f"adapter {adapter} does not fit this model ({len(wanted - given)} weights missing, {len(given - wanted)} "
+            f"too many, such as {some}): was it made for it?"
+        )
+    if not hasattr(adapted, "merge_and_unload"):
+        kind = adapted.peft_config["default"].peft_type.value
+        raise KnnlmError(f"adapter {adapter} ({kind}) cannot be merged into weights: use one of LoRA's kind")
+    return adapted.merge_and_unload()
 
 
 def _check_tokenizer(source: str | Path, tokenizer: Any, model: Any) -> None:

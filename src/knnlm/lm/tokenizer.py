@@ -5,6 +5,7 @@ the text is predicted. Without one the first token cannot be predicted, and the 
 that lie wholly inside it. Nothing here knows of windows or models.
 """
 
+import copy
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from knnlm.lm.documents import Document, count_words
 
 END_OF_TEXT = "<|endoftext|>"
 _BATCH_CHARACTERS = 1 << 20
-_SEEN_BEFORE = 8
+SEEN_BEFORE = 8
 
 
 class Encoded(NamedTuple):
@@ -84,6 +85,10 @@ def encode(tokenizer: Any, documents: Iterable[Document]) -> Iterator[Encoded]:
 
 def encode_prompt(tokenizer: Any, text: str) -> list[int]:
     """Token ids of a text to continue: begun as a document is, so that the model sees what it saw of the store's."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError("the prompt is not valid UTF-8: check the terminal's encoding or the file") from error
     ids: list[int] = _rules_for_text(tokenizer).encode(text, add_special_tokens=False).ids
     bos = tokenizer.bos_token_id
     found = ids if bos is None else [bos, *ids]
@@ -92,9 +97,26 @@ def encode_prompt(tokenizer: Any, text: str) -> list[int]:
     return found
 
 
+def with_bos(tokenizer: Any) -> Any:
+    """A copy whose texts begin as our documents do, with bos, where the tokenizer has one but would not add it."""
+    import tokenizers
+
+    bos = tokenizer.bos_token_id
+    if bos is None or tokenizer("a").input_ids[:1] == [bos]:
+        return tokenizer
+    found = copy.deepcopy(tokenizer)
+    template = tokenizers.processors.TemplateProcessing(
+        single=f"{tokenizer.bos_token}:0 $A:0",
+        pair=f"{tokenizer.bos_token}:0 $A:0 $B:1",
+        special_tokens=[(tokenizer.bos_token, bos)],
+    )
+    found.backend_tokenizer.post_processor = template
+    return found
+
+
 def continuation(tokenizer: Any, before: Sequence[int], new: Sequence[int], special: bool = False) -> str:
     """The text of `new` tokens where they stand: alone, some tokenizers would take the space before them away."""
-    known = list(before[-_SEEN_BEFORE:])
+    known = list(before[-SEEN_BEFORE:])
     if not known:
         return str(tokenizer.decode(list(new), skip_special_tokens=not special))
     start = tokenizer.decode(known, skip_special_tokens=not special)

@@ -27,7 +27,8 @@ from knnlm.files import (
 )
 from knnlm.states.npy import NpyWriter
 
-FORMAT = 1
+FORMAT = 2
+_WORDS = {"states": "store", "neighbors": "neighbour cache"}
 MANIFEST = "manifest.json"
 RESTORE = "restore it from a copy, or delete the folder and make it again"
 
@@ -249,11 +250,19 @@ def read_manifest(path: Path, kind: str) -> dict[str, Any]:
     if not path.is_dir():
         raise KnnlmError(f"there is no folder {path}: check the path")
     if not file.is_file():
-        raise KnnlmError(f"{path} is not a {kind} folder (no {MANIFEST}): check the path")
+        raise KnnlmError(f"{path} is not a {_WORDS.get(kind, kind)} (no {MANIFEST}): {_hint(path)}")
     manifest = read_json(file, newest_format=FORMAT)
+    if manifest["format"] != FORMAT:
+        raise KnnlmError(f"{path} has format {manifest['format']}, of an earlier knnlm: make it anew with this one")
     if manifest.get("kind") != kind:
         raise KnnlmError(f"{path} holds {manifest.get('kind', 'something else')}, not {kind}: check the path")
     return manifest
+
+
+def _hint(path: Path) -> str:
+    if (path / "config.json").is_file():
+        return "it is a model folder, make a store from it with 'knnlm build'"
+    return "check the path"
 
 
 def _map(path: Path, part: Mapping[str, Any], name: str, column: ColumnType) -> NDArray[Any]:

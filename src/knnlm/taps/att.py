@@ -1,5 +1,6 @@
 """Finding "att" in a model: a family's paths, or a path that the user gave, as modules. Knows nothing of hooks."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -13,18 +14,16 @@ class AttPoint(NamedTuple):
 
     attention: Any
     block: Any
-    reader: Any | None
+    feed_forward: Any
+    parallel: bool
     norm: Any | None
     words: str
 
-    def state(self, read: torch.Tensor | None, entered: torch.Tensor | None, attended: torch.Tensor) -> torch.Tensor:
-        """att, from what the reader read, or from what entered the block and what its attention gave."""
-        if self.reader is None:
-            assert entered is not None
-            found = entered + attended.reshape(entered.shape)
-        else:
-            assert read is not None
-            found = read
+    def state(self, seen: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """att, from what the feed-forward layer read, or from what entered the block and what its attention gave."""
+        found = seen["read"]
+        if self.parallel:
+            found = seen["entered"] + seen["attended"].reshape(seen["entered"].shape)
         return found if self.norm is None else self.norm(found)
 
 
@@ -44,10 +43,11 @@ def _by_family(model: Any) -> AttPoint:
             return None
         return model.get_submodule(path[1:]) if path.startswith("/") else block.get_submodule(path)
 
-    vector = f"input of {family.reader}" if family.reader else f"block input + {family.attention}"
+    vector = f"block input + {family.attention}" if family.parallel else f"input of {family.reads}"
     norm = f"{family.norm.lstrip('/')} of " if family.norm else ""
     words = f"{norm}{vector} in {place}"
-    return AttPoint(below(family.attention), block, below(family.reader), below(family.norm), words)
+    attention, feed_forward = below(family.attention), below(family.reads)
+    return AttPoint(attention, block, feed_forward, family.parallel, below(family.norm), words)
 
 
 def _by_path(model: Any, path: str) -> AttPoint:
@@ -60,6 +60,8 @@ def _by_path(model: Any, path: str) -> AttPoint:
         ) from error
     block_path = _enclosing_block(path)
     block = model.get_submodule(block_path)
+    if not _is_last(model, block_path):
+        raise UsageError(f"{path} is not in the last block, where 'att' is: give a path such as {_example(model)}")
     attentions = {
         name: m
         for name, m in block.named_modules()
@@ -71,7 +73,7 @@ def _by_path(model: Any, path: str) -> AttPoint:
             f"cannot check 'att' at {path}: {block_path or 'the model'} has {len(outer)} attention modules instead of "
             "one: use --keys ffn"
         )
-    return AttPoint(outer[0], block, reader, None, f"input of {path}, as named by --att-module")
+    return AttPoint(outer[0], block, reader, False, None, f"input of {path}, as named by --att-module")
 
 
 def _enclosing_block(path: str) -> str:
@@ -79,6 +81,11 @@ def _enclosing_block(path: str) -> str:
     parts = path.split(".")
     last = max((i for i, part in enumerate(parts) if part.isdigit()), default=-1)
     return ".".join(parts[: last + 1])
+
+
+def _is_last(model: Any, block_path: str) -> bool:
+    blocks, _, place = block_path.rpartition(".")
+    return not place.isdigit() or int(place) == len(model.get_submodule(blocks)) - 1
 
 
 def _example(model: Any) -> str:

@@ -19,13 +19,14 @@ from knnlm.errors import KnnlmError
 class Family(NamedTuple):
     """Paths: `blocks` below the causal LM, the others below its last block ("/…": below the causal LM).
 
-    The state is what `reader` reads or, where there is none, the block's input plus what `attention` gives; then
-    `norm`, where there is one, is applied to it.
+    The state is what the feed-forward layer (`reads`) reads or, in a `parallel` block, the block's input plus what
+    `attention` gives; then `norm`, where there is one, is applied to it.
     """
 
     blocks: str
     attention: str
-    reader: str | None
+    reads: str
+    parallel: bool = False
     norm: str | None = None
 
 
@@ -46,11 +47,11 @@ FAMILIES: dict[str, Family] = {
     "gemma2": _LLAMA,
     "gemma3_text": _LLAMA,
     "olmo2": Family("model.layers", "self_attn", "mlp", norm="/model.norm"),
-    "gpt_neox": Family("gpt_neox.layers", "attention", None, norm="post_attention_layernorm"),
-    "gptj": Family("transformer.h", "attn", None, norm="ln_1"),
-    "phi": Family("model.layers", "self_attn", None, norm="input_layernorm"),
-    "cohere": Family("model.layers", "self_attn", None, norm="input_layernorm"),
-    "falcon": Family("transformer.h", "self_attention", None, norm="input_layernorm"),
+    "gpt_neox": Family("gpt_neox.layers", "attention", "mlp", parallel=True, norm="post_attention_layernorm"),
+    "gptj": Family("transformer.h", "attn", "mlp", parallel=True, norm="ln_1"),
+    "phi": Family("model.layers", "self_attn", "mlp", parallel=True, norm="input_layernorm"),
+    "cohere": Family("model.layers", "self_attn", "mlp", parallel=True, norm="input_layernorm"),
+    "falcon": Family("transformer.h", "self_attention", "mlp", parallel=True, norm="input_layernorm"),
 }
 
 
@@ -68,7 +69,7 @@ def family_of(config: Any) -> Family:
             "this OPT model normalises after its feed-forward layer, so 'att' is not defined: use --keys ffn"
         )
     if kind == "gpt_neox" and not config.use_parallel_residual:
-        return family._replace(reader="mlp", norm=None)
+        return family._replace(parallel=False, norm=None)
     if kind == "falcon":
         return _falcon(family, config)
     return family
@@ -78,4 +79,4 @@ def _falcon(family: Family, config: Any) -> Family:
     """Falcon's first models have one norm for both halves, the later ones two; it can also be sequential."""
     if config.new_decoder_architecture:
         return family._replace(norm="ln_mlp") if config.num_ln_in_parallel_attn == 2 else family
-    return family if config.parallel_attn else family._replace(reader="mlp", norm=None)
+    return family if config.parallel_attn else family._replace(parallel=False, norm=None)

@@ -1,10 +1,7 @@
 """Taps: forward hooks that read states while the model runs, verified when they attach.
 
 `forward` is never replaced. The model's body runs without its output embedding unless log-probabilities are asked for.
-Facts are checked on a small probe before the first use, and a model that fails them is refused with the reason:
-
-  the model's own treatment of head(ffn) gives the logits that it returns, for states as they are and far larger ones;
-  att changes when the last block's attention is silenced.
+What is read is checked on a small probe before the first use (verify.py), and a model that fails is refused.
 """
 
 import contextlib
@@ -17,10 +14,9 @@ import torch
 from knnlm.errors import KnnlmError, UsageError, unknown
 from knnlm.taps.att import find_att
 from knnlm.taps.head import output_embedding, own_logits
+from knnlm.taps.verify import probe, verify
 
 KEYS = ("att", "ffn")
-_PROBE_TOKENS = 12
-_LARGE = 64.0
 
 
 class States(NamedTuple):
@@ -47,7 +43,7 @@ class Seen:
         """att at every position, (B, T, D); OPT hands its feed-forward layer a flattened (B·T, D)."""
         point, seen = self.tap.point, self.tensors
         assert point is not None
-        found = point.state(seen.get("read"), seen.get("entered"), seen["attended"])
+        found = point.state(seen)
         return found.reshape(batch, -1, found.shape[-1])
 
     @property
@@ -61,7 +57,9 @@ _WATCHING: ContextVar[Seen | None] = ContextVar("knnlm_tap", default=None)
 
 
 def checked_keys(names: Sequence[str]) -> tuple[str, ...]:
-    """`names` without repetition, in the order of KEYS; an unknown one is an error."""
+    """`names` without repetition, in the order of KEYS; an unknown one is an error. A string is a list with commas."""
+    if isinstance(names, str):
+        names = [name.strip() for name in names.split(",") if name.strip()]
     for name in names:
         if name not in KEYS:
             raise unknown("key", name, KEYS)
@@ -88,10 +86,10 @@ class Tap:
         self.model, self.keys = model, checked_keys(keys)
         self.head = output_embedding(model)
         self.point = find_att(model, att_module) if "att" in self.keys else None
-        self._whole = False
+        self.whole = False
         self._handles = self._attach()
         try:
-            self._verify()
+            verify(self)
         except BaseException:
             self.close()
             raise
@@ -127,7 +125,7 @@ class Tap:
     def read(self, ids: torch.Tensor) -> States:
         """States at every position of `ids` (B, T), without running the output embedding."""
         with self.watch() as seen:
-            if self._whole:
+            if self.whole:
                 self.model(input_ids=ids, use_cache=False)
                 ffn = seen.ffn
             else:
@@ -141,7 +139,7 @@ class Tap:
     def widths(self) -> dict[str, int]:
         """Width of each key."""
         with torch.inference_mode():
-            states = self.read(self._probe())
+            states = self.read(probe(self))
         return {key: states.of(key).shape[-1] for key in self.keys}
 
     def describe(self) -> dict[str, str]:
@@ -153,10 +151,9 @@ class Tap:
         handles = [self.head.register_forward_pre_hook(self._keep_input("head"), with_kwargs=True)]
         if self.point is not None:
             handles.append(self.point.attention.register_forward_hook(self._keep_output("attended")))
-            if self.point.reader is not None:
-                handles.append(self.point.reader.register_forward_pre_hook(self._keep_input("read"), with_kwargs=True))
-            else:
-                entered = self._keep_input("entered")
+            read, entered = self._keep_input("read"), self._keep_input("entered")
+            handles.append(self.point.feed_forward.register_forward_pre_hook(read, with_kwargs=True))
+            if self.point.parallel:
                 handles.append(self.point.block.register_forward_pre_hook(entered, with_kwargs=True))
         return handles
 
@@ -176,74 +173,7 @@ class Tap:
 
         return keep
 
-    def _probe(self) -> torch.Tensor:
-        generator = torch.Generator().manual_seed(0)
-        ids = torch.randint(self.head.weight.shape[0], (2, _PROBE_TOKENS), generator=generator)
-        return ids.to(self.device)
-
-    @torch.inference_mode()
-    def _verify(self) -> None:
-        ids = self._probe()
-        self._whole = not self._body_gives_ffn(ids)
-        for factor in (1.0, _LARGE):
-            self._verify_logits(ids, factor)
-        if self.point is not None:
-            self._verify_att(ids)
-
-    def _body_gives_ffn(self, ids: torch.Tensor) -> bool:
-        """Whether the body's output is what the output embedding reads; if something lies between, all must run."""
-        with self.watch() as seen:
-            self.model(input_ids=ids, use_cache=False)
-        output = self.model.base_model(input_ids=ids, use_cache=False)
-        body = getattr(output, "last_hidden_state", None)
-        if body is None or body.shape != seen.ffn.shape:
-            return False
-        return (body - seen.ffn).abs().max().item() <= 1e-3 * body.abs().max().item()
-
-    def _verify_logits(self, ids: torch.Tensor, factor: float) -> None:
-        states = self.read(ids)
-        with _scaled_input(self.head, factor):
-            wanted = self.model(input_ids=ids, use_cache=False).logits.float()
-        error = (self.logits(states.ffn * factor).float() - wanted).abs().max().item()
-        tolerance = 1e-3 if self.head.weight.dtype == torch.float32 else 3e-2
-        if not error <= tolerance * wanted.abs().max().item():
-            raise KnnlmError(
-                f"cannot read 'ffn' from {type(self.model).__name__}: its output embedding does not give its logits "
-                f"(off by {error:.2g}), so it scales or caps them in a way that knnlm does not know yet"
-            )
-
-    def _verify_att(self, ids: torch.Tensor) -> None:
-        assert self.point is not None
-        att = self.read(ids).of("att")
-        with _silence(self.point.attention):
-            silenced = self.read(ids).of("att")
-        if (silenced - att).abs().max().item() == 0.0:
-            raise KnnlmError(
-                f"cannot read 'att' from {type(self.model).__name__}: the {self.point.words} does not depend on the "
-                "last attention; use --keys ffn"
-            )
-
-
-@contextlib.contextmanager
-def _scaled_input(module: Any, factor: float) -> Iterator[None]:
-    handle = module.register_forward_pre_hook(lambda _, inputs: (inputs[0] * factor, *inputs[1:]))
-    try:
-        yield
-    finally:
-        handle.remove()
-
-
-@contextlib.contextmanager
-def _silence(module: Any) -> Iterator[None]:
-    """Make an attention module return zeros; it may return a tensor or a tuple that begins with one."""
-
-    def zero(_: Any, __: Any, output: Any) -> Any:
-        if isinstance(output, tuple):
-            return (torch.zeros_like(output[0]), *output[1:])
-        return torch.zeros_like(output)
-
-    handle = module.register_forward_hook(zero, prepend=True)  # before ours looks
-    try:
-        yield
-    finally:
-        handle.remove()
+    def is_watching(self) -> bool:
+        """Whether the call that runs now, in this thread, is one of ours; other threads may use the same model."""
+        seen = _WATCHING.get()
+        return seen is not None and seen.tap is self
