@@ -49,9 +49,10 @@ def build(
         "path": str(store.path), "rows": store.rows, "words": store.words, "documents": documents,
         "keys": list(store.keys), "window": store.meta["window"], "stride": store.meta["stride"],
     }  # fmt: skip
+    held_out = "--embedded" if embedded else "--text VALID"
     lines = [
         f"{store.path}: {store.rows:,} rows from {documents:,} documents ({store.words:,} words), "
         f"keys {', '.join(store.keys)}",
-        f"next: knnlm tune {store.path} --text VALID, or knnlm index {store.path} first to search faster",
+        f"next: knnlm tune {store.path} {held_out}, or knnlm index {store.path} first to search faster",
     ]
     show(json, fields, lines)

@@ -65,6 +65,6 @@ def tune(
         f"{what.key} {what.metric}, {what.mask} mask, {what.score} scores, k {what.k}: λ {found.lam:.3f}, "
         f"τ {found.temperature:.4g} ({found.temperature_units:.3g} × the neighbours' score spread)",
         f"validation perplexity {found.base_ppl:.2f} → {found.interp_ppl:.2f} on {found.tokens:,} tokens",
-        f"next: knnlm eval {store} --text TEST",
+        f"next: knnlm eval {store} {'--embedded' if embedded else '--text TEST'}",
     ]
     show(json, fields, lines)
