@@ -209,6 +209,7 @@ def _facts(
 def _next_commands(out: str) -> tuple[str, ...]:
     return (
         f"knnlm info {out}/store",
+        f"knnlm generate {out}/store 'The with statement is used' --max-new-tokens 20 --explain",
         f"knnlm build {out}/model --text YOUR_FOLDER --out mystore",
         "knnlm tune mystore --text SOME_OF_YOUR_TEXT",
         "knnlm eval mystore --text OTHER_TEXT_OF_YOURS",
