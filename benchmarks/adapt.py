@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 import knnlm
-from knnlm.api import Loaded, queries
+from knnlm.api import Loaded
 from knnlm.files import finite
 from knnlm.lm.documents import Files
 from knnlm.lm.load import LanguageModel
@@ -101,10 +101,14 @@ def main() -> None:
     tuned, found = knnlm.evaluate(store, given.test, model=lm)
     record |= {"index": tuned.retrieval.mask, "key": tuned.retrieval.key, **finite(found._asdict())}
     record["valid_tokens"], record["valid_interp_ppl"] = tuned.tokens, tuned.interp_ppl
-    queries(store, Files((given.test,)), lm)
     record |= generation(knnlm.load(store, model=lm), given.test.read_text()[:400], given.tokens, given.repeats)
     record |= building(lm, store, Excerpts(Files((given.test,)), given.build_characters), given.repeats)
-    record |= {"threads": torch.get_num_threads(), "torch": torch.__version__, "knnlm": knnlm.__version__}
+    record |= {
+        "repeats": given.repeats,
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "knnlm": knnlm.__version__,
+    }
     print(json.dumps(record, indent=1))
     if given.into is not None:
         kept = json.loads(given.into.read_text()) if given.into.is_file() else {}

@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
+import knnlm
 from knnlm.lm.documents import Files
 from knnlm.lm.presets import SMOKE, new_model
 from knnlm.lm.tokenizer import train_tokenizer
@@ -66,3 +67,12 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory, texts: dict[str, Path])
     new_model(preset, len(tokenizer), tokenizer.bos_token_id).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def tuned_store(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path, texts: dict[str, Path]) -> Path:
+    """A store of the tiny model, tuned with exact search; nobody may change it."""
+    where = tmp_path_factory.mktemp("tuned") / "store"
+    knnlm.build(tiny_model, where, texts["train"])
+    knnlm.tune(where, texts["valid"], k=32)
+    return where

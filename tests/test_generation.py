@@ -16,11 +16,8 @@ from knnlm.lm.tokenizer import encode_prompt
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path, texts: dict[str, Path]) -> Path:
-    where = tmp_path_factory.mktemp("generation") / "store"
-    knnlm.build(tiny_model, where, texts["train"])
-    knnlm.tune(where, texts["valid"], k=32)
-    return where
+def store(tuned_store: Path) -> Path:
+    return tuned_store
 
 
 @pytest.fixture(scope="module")

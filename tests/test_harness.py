@@ -10,11 +10,9 @@ import pytest
 import torch
 
 import knnlm
-from tests.conftest import prose
-
-pytest.importorskip("lm_eval")
 import knnlm.cli.lm_eval as command
 from knnlm import harness
+from tests.conftest import prose
 
 TASK = """task: {name}
 dataset_path: json
@@ -42,11 +40,8 @@ KINDS = {
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path, texts: dict[str, Path]) -> Path:
-    where = tmp_path_factory.mktemp("harness") / "store"
-    knnlm.build(tiny_model, where, texts["train"])
-    knnlm.tune(where, texts["valid"], k=32)
-    return where
+def store(tuned_store: Path) -> Path:
+    return tuned_store
 
 
 @pytest.fixture(scope="module")

@@ -57,7 +57,6 @@ def test_reported_scores_are_log_probabilities(made: Made) -> None:
 
 
 def test_trainer_evaluates_the_mixture(made: Made, tmp_path: Path) -> None:
-    pytest.importorskip("accelerate")
     texts = [[0, 45, 67, 89, 120, 31], [0, 88, 45, 31, 67, 99]]
     rows = [{"input_ids": ids, "labels": ids} for ids in texts]
     arguments = transformers.TrainingArguments(tmp_path, per_device_eval_batch_size=2, report_to=[], use_cpu=True)

@@ -62,10 +62,7 @@ class TargetVotes:
         found = np.empty(len(self.hits), np.float64)
         for start, near in self._blocks():
             stop = start + len(near.ids)
-            scores = _scaled(near.scores[:, :k], tau)
-            hits = torch.from_numpy(self.hits[start:stop, :k])
-            votes = scores.masked_fill(~hits, -math.inf).logsumexp(1) - _total(scores)
-            found[start:stop] = votes.double().numpy()
+            found[start:stop] = _votes_for(self.hits[start:stop, :k], near.scores[:, :k], tau)
         return found
 
     def coverage(self, k: int | None = None) -> float:
@@ -134,6 +131,11 @@ class KNN(NamedTuple):
             raise KnnlmError(f"a state does not fit the store's {self.dtype}: build the store with --dtype float32")
         return self.search(rounded.numpy())
 
+    def target_logprobs(self, near: Neighbors, targets: NDArray[np.integer]) -> NDArray[np.float64]:
+        """log p_kNN of one target for each query, as evaluation computes it."""
+        hits = (self.tokens[near.ids] == targets[:, None]) & (near.ids >= 0)
+        return _votes_for(hits, near.scores, self.tau)
+
     def logprobs(self, states: torch.Tensor) -> torch.Tensor:
         """log p_kNN (B, V) for states (B, D), on their device."""
         found = vocabulary_logprobs(self.near(states), self.tokens, self.vocab_size, self.tau)
@@ -144,6 +146,14 @@ def open_knn(store: Store, what: Retrieval, tau: float) -> KNN:
     """The kNN component of a store."""
     check_tau(tau)
     return KNN(what.key, searcher(store, what), store.targets, store.vocab_size, tau, store.dtype)
+
+
+def _votes_for(hits: NDArray[np.bool_], scores: NDArray[np.float32], tau: float) -> NDArray[np.float64]:
+    """log of the share of the vote that the neighbours in `hits` (B, K) have."""
+    scaled = _scaled(scores, tau)
+    votes = scaled.masked_fill(~torch.from_numpy(hits), -math.inf).logsumexp(1) - _total(scaled)
+    found: NDArray[np.float64] = votes.double().numpy()
+    return found
 
 
 def _scaled(scores: NDArray[np.float32], tau: float) -> torch.Tensor:

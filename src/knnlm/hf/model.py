@@ -19,14 +19,15 @@ import torch
 import transformers
 from numpy.typing import NDArray
 
-from knnlm.components.knn import KNN, open_knn, vocabulary_logprobs, weights
+from knnlm.components.knn import KNN, open_knn, weights
 from knnlm.errors import KnnlmError, UsageError
 from knnlm.evaluation import Tuned
 from knnlm.hf.config import KNNLMConfig
 from knnlm.lm.load import LanguageModel, model_fingerprint
-from knnlm.mixture import check_lambda, mix_vocabulary
+from knnlm.mixture import check_lambda, mix, mix_vocabulary
 from knnlm.search.neighbors import Neighbors
 from knnlm.search.retrieval import check_mask
+from knnlm.states.forward import lm_logprobs
 from knnlm.states.store import Store
 from knnlm.taps import Tap
 
@@ -185,20 +186,19 @@ class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixi
             raise UsageError(f"cannot look at {len(tokens)} tokens from {start} on: the first is not predicted")
         parts = self._ready()
         states = parts.tap.read(tokens[None, :-1].to(parts.tap.device))
-        wanted = tokens[start:, None].cpu()
-        lm = parts.tap.logits(states.ffn[0, start - 1 :]).float().log_softmax(-1).cpu().gather(1, wanted)[:, 0]
+        wanted = tokens[start:].to(parts.tap.device)
+        lm = lm_logprobs(parts.tap, states.ffn[0, start - 1 :], wanted)
         near = parts.knn.near(states.of(parts.knn.key)[0, start - 1 :])
-        votes = vocabulary_logprobs(near, parts.knn.tokens, parts.knn.vocab_size, parts.knn.tau)
-        knn = votes.gather(1, wanted)[:, 0]
-        mixed = mix_vocabulary(lm.double(), knn.double(), parts.lam)
-        votes_of_each = weights(near.scores, parts.knn.tau)
-        return Look(lm.double().numpy(), knn.double().numpy(), mixed.numpy(), near, votes_of_each)
+        knn = parts.knn.target_logprobs(near, wanted.cpu().numpy())
+        return Look(lm.astype(np.float64), knn, mix(lm, knn, parts.lam), near, weights(near.scores, parts.knn.tau))
 
     def _ready(self) -> _Parts:
         if self._parts is None:
             with self._lock:
                 if self._parts is None:
-                    self._parts = self._open(self.config.open_store())
+                    store = self.config.open_store()
+                    self._check(store)
+                    self._parts = self._open(store)
         if self.base.dtype != self._parts.dtype:
             raise KnnlmError(
                 f"the model was turned into {self.base.dtype} after it was opened, but its store holds states of "
@@ -206,9 +206,8 @@ class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixi
             )
         return self._parts
 
-    def _open(self, store: Store) -> _Parts:
-        self.requires_grad_(False)  # from_pretrained puts other parameters in the place of those of __init__
-        what = self.config.retrieval
+    def _check(self, store: Store) -> None:
+        """Refuse weights or an index that a saved model did not have; from_parts was given ones that are checked."""
         built = str(store.meta["model"]["precision"])
         if str(self.base.dtype) != f"torch.{built}":
             raise KnnlmError(
@@ -216,6 +215,10 @@ class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixi
             )
         store.require_weights(model_fingerprint(self.base), self.name_or_path or type(self.base).__name__)
         self.config.check_index(store)
+
+    def _open(self, store: Store) -> _Parts:
+        self.requires_grad_(False)  # from_pretrained puts other parameters in the place of those of __init__
+        what = self.config.retrieval
         tap = Tap(self.base, ["att", "ffn"] if what.key == "att" else ["ffn"], store.meta["att_module"])
         knn = open_knn(store, what, self.config.tau)
         weakref.finalize(knn.search, tap.close)  # when the last model that shares them is gone
@@ -232,8 +235,9 @@ def _mix(parts: _Parts, logits: torch.Tensor, states: torch.Tensor) -> None:
 
 def _kept(logits_to_keep: int | torch.Tensor) -> Any:
     """The positions to keep, as an index: the last few, all (0), or those listed."""
-    return slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) and logits_to_keep else \
-        slice(None) if isinstance(logits_to_keep, int) else logits_to_keep  # fmt: skip
+    if not isinstance(logits_to_keep, int):
+        return logits_to_keep
+    return slice(-logits_to_keep or None, None)
 
 
 def _loss(logits: torch.Tensor, labels: torch.Tensor, logits_to_keep: int | torch.Tensor) -> torch.Tensor:

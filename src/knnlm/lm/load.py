@@ -206,8 +206,9 @@ def _merged(model: Any, adapter: str | Path) -> Any:
             adapted = peft.PeftModel.from_pretrained(model, str(adapter))
         wanted, given = set(peft.get_peft_model_state_dict(adapted)), set(peft.load_peft_weights(str(adapter), "cpu"))
     except Exception as error:  # foreign files, as above
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise KnnlmError(f"cannot apply adapter {adapter} to this model ({reason}): was it made for it?") from error
+        raise KnnlmError(
+            f"cannot apply adapter {adapter} to this model ({_reason(error)}): was it made for it?"
+        ) from error
     if wanted != given:
         some = min(wanted ^ given)
         raise KnnlmError(
@@ -236,12 +237,15 @@ def _check_tokenizer(source: str | Path, tokenizer: Any, model: Any) -> None:
         )
 
 
+def _reason(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
 def _cannot_open(source: str | Path, error: Exception) -> KnnlmError:
-    reason = (str(error).strip() or type(error).__name__).splitlines()[0]
     found = "" if Path(source).exists() else "there is no such folder, and as a hub name: "
     return KnnlmError(
-        f"cannot open model {source} ({found}{reason}): give a model folder, a .gguf file, or a hub name where there "
-        "is a network"
+        f"cannot open model {source} ({found}{_reason(error)}): give a model folder, a .gguf file, or a hub name "
+        "where there is a network"
     )
 
 

@@ -7,7 +7,7 @@ from knnlm.report import formats
 
 _HEAD = ("key", "metric", "search", "scores", "LM", "mixed", "change (95% interval)", "oracle", "λ", "τ", "recall")
 _ADAPT = (
-    "base LM", "store", "perplexity", "with the store", "change (95% interval)", "λ", "τ", "generation",
+    "base LM", "store", "test tokens", "perplexity", "with the store", "change (95% interval)", "λ", "τ", "generation",
     "with retrieval", "build / bare passes",
 )  # fmt: skip
 
@@ -49,6 +49,7 @@ def adapt_table(found: Mapping[str, Mapping[str, Any]]) -> str:
         cells = [
             name,
             f"{formats.count(run['rows'])} rows",
+            formats.count(run["tokens"]),
             formats.perplexity(run["base_ppl"]),
             formats.perplexity(run["interp_ppl"]),
             f"{formats.change(run['ratio'])} ({formats.change_interval(low, high)})",

@@ -89,11 +89,11 @@ def _run(tap: Tap, pieces: Sequence[Piece], dtype: str, logprobs: bool) -> dict[
     found: dict[str, NDArray[Any]] = {key: states.of(key)[mask].to(kind).cpu().numpy() for key in tap.keys}
     if logprobs:
         targets = np.concatenate([p.tokens[p.skipped + 1 :] for p in pieces]).astype(np.int64)
-        found["lm_logprob"] = _logprobs(tap, states.ffn[mask], torch.from_numpy(targets).to(tap.device))
+        found["lm_logprob"] = lm_logprobs(tap, states.ffn[mask], torch.from_numpy(targets).to(tap.device))
     return found
 
 
-def _logprobs(tap: Tap, ffn: torch.Tensor, targets: torch.Tensor) -> NDArray[np.float32]:
+def lm_logprobs(tap: Tap, ffn: torch.Tensor, targets: torch.Tensor) -> NDArray[np.float32]:
     """log p_LM of the targets, a block of rows at a time so that the logits stay small."""
     parts = []
     for states, wanted in zip(ffn.split(_HEAD_ROWS), targets.split(_HEAD_ROWS), strict=True):

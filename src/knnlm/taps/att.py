@@ -65,7 +65,7 @@ def _by_path(model: Any, path: str) -> AttPoint:
     attentions = {
         name: m
         for name, m in block.named_modules()
-        if name and type(m).__name__.lower().endswith(("attention", "attn", "sdpaattention", "flashattention2"))
+        if name and type(m).__name__.lower().endswith(("attention", "attn"))
     }
     outer = [m for n, m in attentions.items() if not any(n.startswith(o + ".") for o in attentions)]
     if len(outer) != 1:

@@ -14,7 +14,7 @@ import torch
 from knnlm.errors import KnnlmError, UsageError, unknown
 from knnlm.taps.att import find_att
 from knnlm.taps.head import output_embedding, own_logits
-from knnlm.taps.verify import probe, verify
+from knnlm.taps.verify import body_gives_ffn, probe, verify
 
 KEYS = ("att", "ffn")
 
@@ -86,9 +86,10 @@ class Tap:
         self.model, self.keys = model, checked_keys(keys)
         self.head = output_embedding(model)
         self.point = find_att(model, att_module) if "att" in self.keys else None
-        self.whole = False
         self._handles = self._attach()
+        self.whole = True  # until it is known that the body's output is what the output embedding reads
         try:
+            self.whole = not body_gives_ffn(self)
             verify(self)
         except BaseException:
             self.close()
@@ -159,21 +160,19 @@ class Tap:
 
     def _keep_input(self, name: str) -> Any:
         def keep(_: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
-            seen = _WATCHING.get()
-            if seen is not None and seen.tap is self:
+            if (seen := self.watching()) is not None:
                 seen.tensors[name] = arguments[0] if arguments else named["hidden_states"]
 
         return keep
 
     def _keep_output(self, name: str) -> Any:
         def keep(_: Any, __: Any, output: Any) -> None:
-            seen = _WATCHING.get()
-            if seen is not None and seen.tap is self:
+            if (seen := self.watching()) is not None:
                 seen.tensors[name] = output[0] if isinstance(output, tuple) else output
 
         return keep
 
-    def is_watching(self) -> bool:
-        """Whether the call that runs now, in this thread, is one of ours; other threads may use the same model."""
+    def watching(self) -> Seen | None:
+        """What keeps the call that runs now, if it is one of ours; other threads may use the same model."""
         seen = _WATCHING.get()
-        return seen is not None and seen.tap is self
+        return seen if seen is not None and seen.tap is self else None

@@ -33,9 +33,8 @@ def probe(tap: "Tap") -> torch.Tensor:
 
 @torch.inference_mode()
 def verify(tap: "Tap") -> None:
-    """Check everything; also finds whether the whole model must run because its body's output is not ffn."""
+    """Check everything."""
     ids = probe(tap)
-    tap.whole = not _body_gives_ffn(tap, ids)
     states = tap.read(ids)
     for factor in (1.0, _large_factor(tap, states.ffn)):
         _check_logits(tap, ids, states.ffn, factor)
@@ -45,8 +44,10 @@ def verify(tap: "Tap") -> None:
         _check_norm(tap, ids)
 
 
-def _body_gives_ffn(tap: "Tap", ids: torch.Tensor) -> bool:
+@torch.inference_mode()
+def body_gives_ffn(tap: "Tap") -> bool:
     """Whether the body's output is what the output embedding reads; if something lies between, all must run."""
+    ids = probe(tap)
     with tap.watch() as seen:
         tap.model(input_ids=ids, use_cache=False)
     body = getattr(tap.model.base_model(input_ids=ids, use_cache=False), "last_hidden_state", None)
@@ -61,7 +62,7 @@ def _large_factor(tap: "Tap", ffn: torch.Tensor) -> float:
 
 def _check_logits(tap: "Tap", ids: torch.Tensor, ffn: torch.Tensor, factor: float) -> None:
     def scale(_: Any, inputs: tuple[Any, ...]) -> Any:
-        return (inputs[0] * factor, *inputs[1:]) if tap.is_watching() else None
+        return (inputs[0] * factor, *inputs[1:]) if tap.watching() is not None else None
 
     with tap.watch(), _hook(tap.head.register_forward_pre_hook(scale)):
         wanted = tap.model(input_ids=ids, use_cache=False).logits.float()
@@ -89,7 +90,7 @@ def _check_causal(tap: "Tap", ids: torch.Tensor, states: "States") -> None:
 
 def _check_attention(tap: "Tap", ids: torch.Tensor, att: torch.Tensor) -> None:
     def zero(_: Any, __: Any, output: Any) -> Any:
-        if not tap.is_watching():
+        if tap.watching() is None:
             return None
         if isinstance(output, tuple):
             return (torch.zeros_like(output[0]), *output[1:])
@@ -112,7 +113,7 @@ def _check_norm(tap: "Tap", ids: torch.Tensor) -> None:
     normed: list[torch.Tensor] = []
 
     def keep(_: Any, __: Any, output: Any) -> None:
-        if tap.is_watching() and isinstance(output, torch.Tensor):
+        if tap.watching() is not None and isinstance(output, torch.Tensor):
             normed.append(output)
 
     norms = [m for m in point.block.modules() if "norm" in type(m).__name__.lower()]
