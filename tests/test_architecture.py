@@ -13,7 +13,8 @@ FILES = sorted(ROOT.rglob("*.py"))
 ROOMS = [
     ("version", "errors"), ("files",), ("progress",), ("formula",), ("lm",), ("taps",), ("states",), ("similarity",),
     ("search",), ("components",), ("mixture",), ("metrics",), ("evaluation",), ("settings",), ("resolve",), ("hf",),
-    ("api",), ("report",), ("view",), ("generation",), ("harness",), ("walkthrough",), ("cli",), ("__main__",),
+    ("api",), ("report",), ("view",), ("generation",), ("harness",), ("walkthrough",), ("paper",), ("cli",),
+    ("__main__",),
 ]  # fmt: skip
 LEVEL = {name: level for level, names in enumerate(ROOMS) for name in names}
 

@@ -52,15 +52,23 @@ def ratio_interval(
     sums, counts = np.bincount(units, weights=loss), np.bincount(units).astype(np.float64)
     if len(sums) < _LEAST_UNITS or not np.isfinite(sums).all():
         return None
+    ratios = np.exp(bootstrap_means(sums, counts, samples=samples, seed=seed))
+    low, high = np.quantile(ratios, [0.025, 0.975])
+    return Interval(float(low), float(high), unit)
+
+
+def bootstrap_means(
+    sums: NDArray[np.number], counts: NDArray[np.number], *, samples: int = 2000, seed: int = 0
+) -> NDArray[np.float64]:
+    """Σ sums / Σ counts of units (documents) drawn with replacement, `samples` times."""
     rng = np.random.default_rng(seed)
-    ratios: list[NDArray[np.float64]] = []
+    found: list[NDArray[np.float64]] = []
     at_once = max(1, _DRAWS // len(sums))  # a text may have a million documents
     for start in range(0, samples, at_once):
         size = min(at_once, samples - start)
         picks = rng.multinomial(len(sums), np.full(len(sums), 1 / len(sums)), size=size)
-        ratios.append(np.exp((picks @ sums) / (picks @ counts)))
-    low, high = np.quantile(np.concatenate(ratios), [0.025, 0.975])
-    return Interval(float(low), float(high), unit)
+        found.append((picks @ sums) / (picks @ counts))
+    return np.concatenate(found)
 
 
 def _units(documents: NDArray[np.integer]) -> tuple[NDArray[np.integer], str]:

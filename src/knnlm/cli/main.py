@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from knnlm.cli import build, demo, evaluate, generate, index, info, train, tune, verify
+from knnlm.cli import build, demo, evaluate, generate, index, info, reproduce, train, tune, verify
 from knnlm.errors import KnnlmError
 from knnlm.version import __version__
 
@@ -22,6 +22,8 @@ _SWITCHES = (
     "--sample",
     "--compare",
     "--explain",
+    "--list",
+    "--plan",
     "--help",
     "-h",
     "--version",
@@ -38,6 +40,7 @@ app = typer.Typer(
 )
 for verb in (
     demo.demo, train.train, build.build, index.index, tune.tune, evaluate.evaluate, generate.generate, info.info,
+    reproduce.reproduce,
     verify.verify,
 ):  # fmt: skip
     app.command(name="eval" if verb is evaluate.evaluate else None)(verb)

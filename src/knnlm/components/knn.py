@@ -7,6 +7,7 @@ Log space throughout; a target that no neighbour voted for has log p = -inf, and
 nothing of how neighbours were found or of λ.
 """
 
+import copy
 import math
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
@@ -54,6 +55,12 @@ class TargetVotes:
         for start, near in self._blocks():
             block = slice(start, start + len(near.ids))
             self.hits[block] = (tokens[near.ids] == targets[block, None]) & (near.ids >= 0)
+
+    def head(self, k: int) -> "TargetVotes":
+        """The votes of the k nearest only, without looking at them again."""
+        found = copy.copy(self)
+        found.k, found.hits = k, self.hits[:, :k]
+        return found
 
     def logprobs(self, tau: float, k: int | None = None) -> NDArray[np.float64]:
         """log p_kNN(target) of every query."""

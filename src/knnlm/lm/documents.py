@@ -150,14 +150,14 @@ def _folder(folder: Path, split: Split) -> list[Path]:
 def _read(path: Path) -> Iterator[Document]:
     with path.open(encoding="utf-8") as lines:
         if path.suffix == ".tokens":
-            yield from _articles(path.name, lines)
+            yield from articles(path.name, lines)
         elif path.suffix == ".jsonl":
             yield from _json_lines(path, lines)
         else:
             yield from _pieces(path.name, lines)
 
 
-def _articles(name: str, lines: Iterable[str]) -> Iterator[Document]:
+def articles(name: str, lines: Iterable[str]) -> Iterator[Document]:
     """WikiText's articles: each begins at a top-level heading, ` = Title = `, that stands between blank lines.
 
     Equations and table keys look like headings but follow on text or have text right below them.

@@ -1,9 +1,10 @@
-"""Parts of a text that are texts themselves: a held-out tail of each document, or an excerpt of each.
+"""Parts of a text that are texts themselves: its first documents, and the end or the beginning of each document.
 
 Cuts fall on line ends, or on white space where lines are long, so words stay whole. Knows nothing of where the
 documents come from.
 """
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -30,6 +31,21 @@ class HeldOut:
             text = document.text[:cut] if self.part == "train" else document.text[cut:]
             if text.strip():
                 yield document._replace(text=text)
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """The first documents of a text."""
+
+    source: Source
+    documents: int
+
+    def describe(self) -> dict[str, Any]:
+        """The text and how many documents of it."""
+        return {**self.source.describe(), "documents": self.documents}
+
+    def __iter__(self) -> Iterator[Document]:
+        return itertools.islice(iter(self.source), self.documents)
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,8 @@ class Preset:
     valid_every: int
     valid_tokens: int
     """At most this many validation tokens are scored while training."""
+    keep: tuple[int, ...] = ()
+    """Updates after which the model is kept as it is then, in checkpoints/<update>; each a multiple of valid_every."""
 
     @property
     def ffn(self) -> int:
@@ -48,8 +50,9 @@ DEMO = Preset(
     batch=16, steps=400, lr=4e-3, warmup=40, weight_decay=0.1, valid_every=100, valid_tokens=16_000,
 )  # fmt: skip
 LAPTOP = Preset(
-    name="laptop", vocab_size=8192, width=256, layers=4, heads=4, context=256, dropout=0.3, attention_dropout=0.1,
-    batch=16, steps=6_000, lr=2e-3, warmup=300, weight_decay=0.1, valid_every=250, valid_tokens=60_000,
+    name="laptop", vocab_size=4096, width=256, layers=3, heads=4, context=256, dropout=0.3, attention_dropout=0.1,
+    batch=8, steps=2_000, lr=2e-3, warmup=100, weight_decay=0.1, valid_every=100, valid_tokens=30_000,
+    keep=(100, 200, 400, 800, 1_400, 2_000),
 )  # fmt: skip
 # peers.md 1.2: 16 layers, 8 heads, d 1024, ffn 4096, 33,344 BPE, 3072 tokens a sample and 9216 an update,
 # 286,000 updates, dropout 0.3/0.1. The optimiser is ours (AdamW); the paper's was NAG with a learning rate of 1.

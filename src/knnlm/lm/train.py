@@ -28,6 +28,7 @@ from knnlm.progress import Meter, say
 RECORD = "training.json"
 SAVE_SECONDS = 60.0  # an interruption costs at most about this much
 LAST, BEST = Path("training", "last.safetensors"), Path("training", "best.safetensors")
+CHECKPOINTS = "checkpoints"
 
 
 class Trained(NamedTuple):
@@ -130,6 +131,8 @@ def _run(
             if done % preset.valid_every == 0 or done == preset.steps:
                 state = _validate(model, valid, state, done, losses, best, began)
                 say(_line(state), show)
+                if done in preset.keep:
+                    save_tensors(_kept(out, done), model.state_dict(), {"step": done})
                 losses = []
                 save_run(last, model, optimizer, state)
                 saved = time.monotonic()
@@ -182,6 +185,22 @@ def _validate(
         state = state._replace(best_loss=loss, best_step=step)
         save_tensors(best, model.state_dict(), {"step": step})
     return state
+
+
+def _kept(out: Path, step: int) -> Path:
+    return out / LAST.parent / f"step-{step}.safetensors"
+
+
+def _open_checkpoints(model: Any, out: Path, preset: Preset) -> None:
+    """The models kept on the way, each as a folder that opens like any other model."""
+    import transformers
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(out)
+    for step in preset.keep:
+        weights, _ = read_tensors(_kept(out, step))
+        model.load_state_dict(weights)
+        model.save_pretrained(out / CHECKPOINTS / str(step))
+        tokenizer.save_pretrained(out / CHECKPOINTS / str(step))
 
 
 def _finite(loss: float, step: int) -> float:
@@ -238,6 +257,8 @@ def _finish(
     model.eval()
     with no_library_bars():
         model.save_pretrained(out)
+        _open_checkpoints(model, out, preset)
+        model.load_state_dict(weights)
     trained = Trained(
         path=out,
         parameters=sum(p.numel() for p in model.parameters()),

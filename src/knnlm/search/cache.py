@@ -6,6 +6,8 @@ stopped. Knows nothing of tokens, τ or λ.
 """
 
 import shutil
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +16,15 @@ import numpy as np
 from knnlm.errors import DamagedError
 from knnlm.files import fingerprint, only_writer
 from knnlm.progress import Meter, say
-from knnlm.search.neighbors import Neighbors
-from knnlm.search.retrieval import EXACT, Retrieval, Search, check_mask, searcher
+from knnlm.search.neighbors import Neighbors, in_order
+from knnlm.search.retrieval import EXACT, Retrieval, check_mask, searcher
+from knnlm.similarity import rescore
 from knnlm.states.store import Store
 from knnlm.states.table import MANIFEST, ColumnType, Table, TableWriter, open_table, verify_table
 
 KIND = "neighbors"
 _SLAB = 1 << 12
+Blocks = Callable[[int, int], Neighbors]
 
 
 class CachedNeighbors:
@@ -45,9 +49,28 @@ def cached_neighbors(store: Store, queries: Store, what: Retrieval, progress: bo
     folder = store.path / "cache" / "neighbors"
     found = _cached(folder, identity, what)
     if found is None:
-        search = searcher(store, what)
+        search = _search(store, queries, what, progress)
         found = _compute(folder / f"{identity}-k{what.k}", queries, what, search, store.rows, progress)
     return CachedNeighbors(found, what.k)
+
+
+def _search(store: Store, queries: Store, what: Retrieval, progress: bool) -> Blocks:
+    """How to find the neighbours of queries start … stop-1. Real scores of an index's neighbours need no second search:
+    the neighbours are those of the search itself, scored again.
+    """
+    states = queries.key(what.key)
+    if what.mask != EXACT and what.score == "real":
+        store.verify(what.key)
+        column = store.key(what.key)
+        masked = cached_neighbors(store, queries, replace(what, score="search"), progress)
+
+        def rescored(start: int, stop: int) -> Neighbors:
+            ids = masked.read(start, stop).ids
+            return in_order(ids, rescore(what.metric, states.read(start, stop), ids, column), what.k)
+
+        return rescored
+    search = searcher(store, what)
+    return lambda start, stop: search(states.read(start, stop))
 
 
 def _identity(store: Store, queries: Store, what: Retrieval, index: dict[str, Any] | None) -> str:
@@ -80,7 +103,7 @@ def _compute(
     path: Path,
     queries: Store,
     what: Retrieval,
-    search: Search,
+    search: Blocks,
     rows: int,
     show: bool,
 ) -> Table:
@@ -89,11 +112,10 @@ def _compute(
         "score": ColumnType("<f4", what.k),
     }
     label = f"search {what.key}-{what.metric} {what.mask} ({what.score} scores)"
-    states = queries.key(what.key)
     with only_writer(path), TableWriter(path, KIND, columns, {"k": what.k}) as writer:
         with Meter(label, queries.rows, "queries", show, start=writer.rows) as meter:
             for start in range(writer.rows, queries.rows, _SLAB):
-                near = search(states.read(start, start + _SLAB))
+                near = search(start, start + _SLAB)
                 writer.append({"id": near.ids, "score": near.scores})
                 writer.commit()
                 meter.advance(len(near.ids))

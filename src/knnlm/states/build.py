@@ -21,7 +21,7 @@ from knnlm.progress import Meter, say
 from knnlm.states.forward import Piece, describe_rows, rows_of
 from knnlm.states.store import DOCUMENTS, KIND, DocumentInfo, Store, open_store
 from knnlm.states.table import ColumnType, Table, TableWriter, open_table
-from knnlm.taps import Tap, checked_keys, possible_keys
+from knnlm.taps import AttPoint, Tap, checked_keys, possible_keys
 
 GROUP_TOKENS = 1 << 14
 PART_ROWS = 1 << 18
@@ -41,11 +41,13 @@ def build_states(
     logprobs: bool = False,
     dtype: str = "float16",
     part_rows: int = PART_ROWS,
+    instead: AttPoint | None = None,
     progress: bool = False,
 ) -> Store:
     """Run `lm` over `text` and store what it saw in `out`; an interrupted build there is continued.
 
     `keys` are both where "att" is known for the model (or `att_module` names the module that reads it), else "ffn".
+    `instead` is a state to read in the place of att, for experiments; the manifest's `taps` say which.
     """
     window, stride = resolve_window(lm, window, stride)
     if dtype not in DTYPES:
@@ -55,7 +57,7 @@ def build_states(
     if keys is None:
         keys, note = possible_keys(lm.model, att_module)
         say(note, bool(note))
-    with Tap(lm.model, checked_keys(keys), att_module) as tap:
+    with Tap(lm.model, checked_keys(keys), att_module, instead=instead) as tap:
         meta = {
             "model": lm.identity(), "text": text.describe(), "keys": list(tap.keys), "taps": tap.describe(),
             "att_module": att_module, "window": window, "stride": stride, "part_rows": part_rows,

@@ -4,6 +4,7 @@
 block's feed-forward layer reads. This room knows models from inside; it knows nothing of stores or search.
 """
 
+from knnlm.taps.att import AttPoint as AttPoint
 from knnlm.taps.families import FAMILIES as FAMILIES
 from knnlm.taps.families import Family as Family
 from knnlm.taps.tap import KEYS as KEYS

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 import torch
 
 from knnlm.errors import KnnlmError, UsageError, unknown
-from knnlm.taps.att import find_att
+from knnlm.taps.att import AttPoint, find_att
 from knnlm.taps.head import output_embedding, own_logits
 from knnlm.taps.verify import body_gives_ffn, probe, verify
 
@@ -82,15 +82,23 @@ def possible_keys(model: Any, att_module: str | None = None) -> tuple[tuple[str,
 class Tap:
     """Reads a causal LM, from any number of threads. Use it in a `with`, or close it, to take its hooks away."""
 
-    def __init__(self, model: Any, keys: Sequence[str] = KEYS, att_module: str | None = None) -> None:
+    def __init__(
+        self,
+        model: Any,
+        keys: Sequence[str] = KEYS,
+        att_module: str | None = None,
+        *,
+        instead: AttPoint | None = None,
+    ) -> None:
+        """`instead` reads another state in the place of att, for experiments: it is not checked to be att."""
         self.model, self.keys = model, checked_keys(keys)
         self.head = output_embedding(model)
-        self.point = find_att(model, att_module) if "att" in self.keys else None
+        self.point = (instead or find_att(model, att_module)) if "att" in self.keys else None
         self._handles = self._attach()
         self.whole = True  # until it is known that the body's output is what the output embedding reads
         try:
             self.whole = not body_gives_ffn(self)
-            verify(self)
+            verify(self, att=instead is None)
         except BaseException:
             self.close()
             raise

@@ -32,14 +32,14 @@ def probe(tap: "Tap") -> torch.Tensor:
 
 
 @torch.inference_mode()
-def verify(tap: "Tap") -> None:
-    """Check everything."""
+def verify(tap: "Tap", att: bool = True) -> None:
+    """Check everything; `att` says whether the state in its place is to be att."""
     ids = probe(tap)
     states = tap.read(ids)
     for factor in (1.0, _large_factor(tap, states.ffn)):
         _check_logits(tap, ids, states.ffn, factor)
     _check_causal(tap, ids, states)
-    if tap.point is not None:
+    if att and tap.point is not None:
         _check_attention(tap, ids, states.of("att"))
         _check_norm(tap, ids)
 

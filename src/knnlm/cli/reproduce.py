@@ -1,0 +1,90 @@
+"""knnlm reproduce"""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from knnlm.cli.options import Json
+
+
+def reproduce(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME…|all]", help="Recipes, or labels of the paper's "
+                                                      "tables and figures; all is every one.")] = None,
+    scale: Annotated[str, typer.Option("--scale", help="smoke (a minute), demo (an hour), laptop (hours, WikiText-2) "
+                                                       "or paper (WikiText-103).")] = "demo",
+    data: Annotated[Path | None, typer.Option("--data", help="Folder of wiki.train.tokens, wiki.valid.tokens and "
+                                                             "wiki.test.tokens; else the hub's.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for results and work; default reproduce-SCALE.")]
+    = None,
+    list_: Annotated[bool, typer.Option("--list", help="Show the recipes and what they cover; run nothing.")] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="Show the work, its time and disk; run nothing.")] = False,
+    json: Json = False,
+) -> None:  # fmt: skip
+    """Run the paper's experiments and report, claim by claim, what holds here.
+
+    Interrupted, it continues. Example: knnlm reproduce baselines recompute --scale demo
+    """
+    from knnlm.cli.options import show
+    from knnlm.errors import UsageError
+    from knnlm.paper.recipes import chosen, recipes
+    from knnlm.paper.scales import scale_named
+
+    size = scale_named(scale)
+    if list_:
+        every = recipes(size)
+        fields: dict[str, Any] = {"recipes": [{"name": r.name, "labels": list(r.labels), "title": r.title, "rows": len(r.rows)}
+                              for r in every]}  # fmt: skip
+        lines = [f"{r.name:16} {len(r.rows):4} rows  {r.title}{_labels(r.labels)}" for r in every]
+        show(json, fields, lines)
+        return
+    if not names:
+        raise UsageError("no recipe given: name some (see knnlm reproduce --list), or write 'all'")
+    wanted = chosen(size, names)
+    if plan:
+        _show_plan(wanted, size, json)
+        return
+    from knnlm.paper.present import write_report
+    from knnlm.paper.runner import reproduce as run
+
+    folder = out or Path(f"reproduce-{size.name}")
+    done = run(wanted, size, folder, data, progress=True)
+    report = write_report(folder)
+    fields = {"out": str(folder), "rows": done.rows, "measured": done.measured, "seconds": round(done.seconds, 1),
+              "findings": report.findings, "results": str(report.markdown), "page": str(report.page)}  # fmt: skip
+    lines = [*report.lines, "", f"{done.rows} rows ({done.measured} measured now, {done.seconds:,.0f} s)",
+             f"Results: {report.markdown}", f"Page:    {report.page}"]  # fmt: skip
+    show(json, fields, lines)
+
+
+def _labels(labels: tuple[str, ...]) -> str:
+    return f" ({', '.join(labels)})" if labels else ""
+
+
+def _show_plan(wanted: Any, size: Any, json: bool) -> None:
+    from knnlm.cli.options import show
+    from knnlm.paper.plan import plan
+    from knnlm.paper.runner import unique_rows
+
+    found = plan(unique_rows(wanted), size)
+    fields = {"scale": size.name, "rows": found.rows, "seconds": round(found.seconds), "bytes": found.bytes,
+              "operations_per_second": round(found.speed), "steps": [s._asdict() for s in found.steps]}  # fmt: skip
+    lines = [f"{s.kind:8} {_time(s.seconds):>8} {_size(s.bytes):>9}  {s.what}" for s in found.steps]
+    lines += ["", f"{found.rows} rows, {len(found.steps)} steps, about {_time(found.seconds)} at "
+                  f"{found.speed / 1e9:,.0f} billion operations a second (measured now), {_size(found.bytes)} of disk",
+              "Nothing was run."]  # fmt: skip
+    show(json, fields, lines)
+
+
+def _time(seconds: float) -> str:
+    for unit, length in (("years", 31_557_600), ("days", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:,.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _size(count: int) -> str:
+    for unit, length in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6)):
+        if count >= length:
+            return f"{count / length:,.1f} {unit}"
+    return f"{count / 1000:,.0f} kB"

@@ -1,0 +1,88 @@
+"""Stores made from stores: a random part, zero rows mixed in, states normalised or reduced. Tables like any other.
+
+Derived stores go through the same search, caches and checks as real ones; their manifests say what was done (`derived`)
+and to which store. Only experiments make them: `knnlm build` cannot write a row that no model saw.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import faiss
+import numpy as np
+from numpy.typing import NDArray
+
+from knnlm.files import only_writer
+from knnlm.states.store import KIND, Store, open_store
+from knnlm.states.table import ColumnType, TableWriter
+
+_ROWS = 1 << 16
+_PCA_ROWS = 1 << 17
+_EPSILON = 1e-5
+
+Change = Callable[[NDArray[np.float32]], NDArray[np.float32]]
+
+
+def derive(
+    source: Store,
+    out: Path,
+    key: str,
+    note: Mapping[str, Any],
+    *,
+    rows: NDArray[np.integer] | None = None,
+    zeros: int = 0,
+    change: Change | None = None,
+    width: int | None = None,
+) -> Store:
+    """`source` with only `rows` (ascending), its states of `key` changed to `width`, and then `zeros` zero rows."""
+    column = source.key(key)
+    others = {n: c for n, c in source.table.columns.items() if n not in source.keys}
+    columns = {key: ColumnType(column.type.dtype, width or column.type.width)}
+    columns |= {name: other.type for name, other in others.items()}
+    meta = {**source.meta, "keys": [key], "derived": dict(note), "from": source.fingerprint}
+    picked = np.arange(source.rows) if rows is None else rows
+    with only_writer(out), TableWriter(out, KIND, columns, meta) as writer:
+        while not writer.manifest["complete"]:
+            place = writer.rows
+            ids = picked[place : place + _ROWS]
+            if len(ids):
+                states = column.gather(ids)
+                if change is not None:
+                    states = change(states.astype(np.float32)).astype(column.type.dtype)
+                writer.append({key: states, **{name: other.gather(ids) for name, other in others.items()}})
+                writer.commit()
+            elif place < len(picked) + zeros:
+                count = min(_ROWS, len(picked) + zeros - place)
+                writer.append({n: np.zeros(c.shape(count), c.dtype) for n, c in columns.items()})
+                writer.commit()
+            else:
+                writer.finish(source.table.manifest["summary"])
+    return open_store(out)
+
+
+def subsample(rows: int, fraction: float, draw: int) -> NDArray[np.int64]:
+    """Random rows without replacement, ascending; each draw is another part of the store."""
+    rng = np.random.default_rng(draw)
+    found: NDArray[np.int64] = np.sort(rng.choice(rows, size=max(1, round(rows * fraction)), replace=False))
+    return found
+
+
+def zero_rows(rows: int, share: float) -> int:
+    """How many zero rows make up `share` of the whole."""
+    return round(rows * share / (1 - share))
+
+
+def normalized(states: NDArray[np.float32]) -> NDArray[np.float32]:
+    """LayerNorm without gain or bias."""
+    centred = states - states.mean(axis=1, keepdims=True)
+    found: NDArray[np.float32] = centred / np.sqrt((centred**2).mean(axis=1, keepdims=True) + _EPSILON)
+    return found
+
+
+def principal_components(source: Store, key: str, width: int) -> Change:
+    """The projection on the first `width` principal components of the stored states, fitted on some of them."""
+    column = source.key(key)
+    ids = subsample(source.rows, min(1.0, _PCA_ROWS / source.rows), draw=0)
+    pca = faiss.PCAMatrix(column.type.width, width)
+    pca.train(column.gather(ids).astype(np.float32))
+    return lambda states: np.asarray(pca.apply(np.ascontiguousarray(states)), np.float32)

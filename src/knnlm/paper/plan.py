@@ -1,0 +1,176 @@
+"""What a run would do, how long it would take and how much disk it needs; nothing is run.
+
+Work is counted in operations (multiplications and additions) and divided by this machine's speed at multiplying
+matrices, measured for a moment, with one factor for each kind of work that says how far from that speed it runs. The
+factors were measured at the laptop scale on two cores; treat times as good to a factor of two. A machine with GPUs is
+as much faster as its matrix products are (`speed`).
+"""
+
+import time
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from knnlm.paper.derive import zero_rows
+from knnlm.paper.rows import Row
+from knnlm.paper.runner import most_neighbours
+from knnlm.paper.scales import Scale
+from knnlm.paper.workshop import Search
+from knnlm.search.factory import default_factory
+
+# Operations of a matrix product in the time that one operation of this work takes.
+_SLOWER = {"train": 1.6, "build": 2.5, "exact": 2.0, "kmeans": 1.5, "lookup": 12.0, "softmax": 60.0}
+_KMEANS_ROUNDS = 25
+_TAUS = 50  # passes over the neighbours for each row, about
+_TEMPERATURES = 80
+
+
+class Step(NamedTuple):
+    """One piece of work."""
+
+    kind: str
+    what: str
+    seconds: float
+    bytes: int
+
+
+class Plan(NamedTuple):
+    """All of it. `speed` is in operations per second."""
+
+    steps: tuple[Step, ...]
+    rows: int
+    speed: float
+
+    @property
+    def seconds(self) -> float:
+        """In all."""
+        return sum(step.seconds for step in self.steps)
+
+    @property
+    def bytes(self) -> int:
+        """In all, on disk."""
+        return sum(step.bytes for step in self.steps)
+
+
+def plan(rows: Iterable[Row], scale: Scale, speed: float | None = None) -> Plan:
+    """The steps that these rows need, each once."""
+    chosen = list(rows)
+    speed = speed or matrix_speed()
+    searches = most_neighbours(chosen)
+    steps = [*_lms(searches, scale), *_stores(searches, scale), *_derived(searches, scale)]
+    for search, k in searches.items():
+        if search.mask == "faiss":
+            steps.append(_index(search, scale))
+        steps.append(_search(search, k, scale))
+    steps.append(_measuring(chosen, scale))
+    timed = (s._replace(seconds=s.seconds / speed) for s in steps)
+    return Plan(tuple(timed), len(chosen), speed)
+
+
+def matrix_speed(size: int = 768, seconds: float = 0.3) -> float:
+    """Operations per second of fp32 matrix products here."""
+    a = np.ones((size, size), np.float32)
+    rounds, began = 0, time.monotonic()
+    while time.monotonic() - began < seconds:
+        a @ a
+        rounds += 1
+    return 2 * size**3 * rounds / (time.monotonic() - began)
+
+
+def _parameters(scale: Scale, lm: str) -> tuple[int, int]:
+    """(those of the blocks, those of one embedding)."""
+    p = scale.lm(lm).preset
+    return 12 * p.layers * p.width**2, p.vocab_size * p.width
+
+
+def _lms(searches: Iterable[Search], scale: Scale) -> list[Step]:
+    found = []
+    for name in dict.fromkeys(s.lm for s in searches):
+        p = scale.lm(name).preset
+        blocks, embedding = _parameters(scale, name)
+        tokens = p.steps * p.batch * p.context
+        size = 4 * (blocks + 2 * embedding)
+        kept = size * (5 + 2 * len(p.keep))  # weights, best, last with two moments, and each checkpoint twice
+        found.append(Step("train", f"{name}: {p.steps:,} updates of {p.batch} × {p.context} tokens",
+                          _SLOWER["train"] * 6 * (blocks + embedding) * tokens, kept))  # fmt: skip
+    return found
+
+
+def _stores(searches: Iterable[Search], scale: Scale) -> list[Step]:
+    found = []
+    wanted = dict.fromkeys((s.lm, s.step, s.state if s.state in ("att-raw", "att-earlier") else "") for s in searches)
+    for lm, step, other in wanted:
+        rows = sum(scale.sizes)
+        keys = 1 if other else 2
+        name = lm + (f" at update {step:,}" if step is not None else "") + (f", {other}" if other else "")
+        width = scale.lm(lm).preset.width
+        blocks, _ = _parameters(scale, lm)
+        overlap = 2  # windows overlap by half
+        found.append(Step("build", f"{name}: {rows:,} rows of {width}",
+                          _SLOWER["build"] * 2 * overlap * blocks * rows, rows * (2 * keys * width + 12)))  # fmt: skip
+    return found
+
+
+def _derived(searches: Iterable[Search], scale: Scale) -> list[Step]:
+    found: dict[str, Step] = {}
+    for s in searches:
+        rows, width = rows_of(s, scale), s.width or scale.lm(s.lm).preset.width
+        changed = s.state == "ffn-normed" or s.width is not None
+        if changed or s.fraction < 1 or s.zeros:
+            parts = [f"{s.lm} {s.state}"]
+            parts += [f"{s.width} components"] if s.width else []
+            parts += [f"{s.fraction:.0%} of the rows, draw {s.draw}"] if s.fraction < 1 else []
+            parts += [f"{s.zeros:.0%} zero rows"] if s.zeros else []
+            what = ", ".join(parts)
+            found[what] = Step("derive", what, 0.0, rows * (2 * width + 12))
+    return list(found.values())
+
+
+def rows_of(search: Search, scale: Scale) -> int:
+    """Rows of the store that is searched."""
+    rows = round(scale.sizes.train * search.fraction)
+    return rows + (zero_rows(rows, search.zeros) if search.zeros else 0)
+
+
+def _index(search: Search, scale: Scale) -> Step:
+    rows, width = rows_of(search, scale), search.width or scale.lm(search.lm).preset.width
+    factory = search.factory or default_factory(rows, width)
+    lists, code = _factory_numbers(factory, width)
+    trained = min(rows, max(1 << 16, 256 * lists))
+    work = _SLOWER["kmeans"] * 2 * width * (_KMEANS_ROUNDS * trained * (lists + 256) + rows * (lists + 256))
+    name = f"{search.lm} {search.state} {search.metric}: {factory}, {rows:,} rows"
+    return Step("index", name, work, rows * (code + 8))
+
+
+def _search(search: Search, k: int, scale: Scale) -> Step:
+    rows, width = rows_of(search, scale), search.width or scale.lm(search.lm).preset.width
+    queries = scale.sizes.valid + scale.sizes.test
+    name = f"{search.lm} {search.state} {search.metric} {search.mask}: {queries:,} queries, {rows:,} rows, k {k:,}"
+    if search.mask == "exact":
+        work = _SLOWER["exact"] * 2 * queries * rows * width
+    else:
+        lists, code = _factory_numbers(search.factory or default_factory(rows, width), width)
+        probed = min(1.0, (search.nprobe or 1) / lists)
+        work = _SLOWER["lookup"] * queries * rows * probed * code
+    return Step("search", name, work, queries * k * 8)
+
+
+def _factory_numbers(factory: str, width: int) -> tuple[int, int]:
+    """(lists, bytes of a code) of a factory string."""
+    lists, code = 1, 4 * width
+    for part in factory.split(","):
+        digits = "".join(c for c in part if c.isdigit())
+        if part.startswith("IVF"):
+            lists = int(digits)
+        if part.startswith("PQ"):
+            code = int(digits)
+    return lists, code
+
+
+def _measuring(rows: Iterable[Row], scale: Scale) -> Step:
+    chosen = list(rows)
+    queries = scale.sizes.valid + scale.sizes.test
+    work = sum(_SLOWER["softmax"] * (_TEMPERATURES if r.name.endswith("temperatures") else _TAUS) * r.arms[0].k
+               for r in chosen) * queries  # fmt: skip
+    return Step("measure", f"{len(chosen)} rows: τ and λ, perplexities, intervals", work, 8_000 * len(chosen))

@@ -1,0 +1,46 @@
+"""The content of a report, before it is Markdown or HTML: sections of paragraphs, tables and figures. Plain data."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class Table(NamedTuple):
+    """Cells as text. The first column holds names, the others numbers."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str = ""
+
+
+class Figure(NamedTuple):
+    """An SVG drawing with a caption that says what it shows; `name` is its file's."""
+
+    name: str
+    caption: str
+    svg: str
+
+
+class Section(NamedTuple):
+    """A heading and what stands under it."""
+
+    title: str
+    parts: Sequence[str | Table | Figure]
+    """A string is a paragraph."""
+
+
+def percent(value: float, digits: int = 1) -> str:
+    """A share as a signed percentage, with a real minus."""
+    text = f"{100 * value:+.{digits}f}"
+    if float(text) == 0:
+        text = text.lstrip("+-")
+    return text.replace("-", "−") + " %"
+
+
+def interval(low: float, high: float, digits: int = 1) -> str:
+    """Both ends of an interval of shares."""
+    return f"{percent(low, digits)} to {percent(high, digits)}"
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    """A number, or ∞ where JSON has null."""
+    return "∞" if value is None else f"{value:,.{digits}f}"

@@ -1,0 +1,43 @@
+"""All recipes, in the order of the paper, then ours. Each file answers one question; each function returns data."""
+
+from collections.abc import Callable
+
+from knnlm.errors import unknown
+from knnlm.paper.recipes import audit, baselines, models, recompute, regimes, sceptic, sizes, temperature, words
+from knnlm.paper.rows import Recipe
+from knnlm.paper.scales import Scale
+
+_ALL: tuple[Callable[[Scale], Recipe], ...] = (
+    baselines.recipe,
+    recompute.recipe,
+    sizes.recipe,
+    temperature.recipe,
+    models.recipe,
+    words.recipe,
+    regimes.recipe,
+    sceptic.neighbours,
+    sceptic.approximations,
+    sceptic.components,
+    audit.zeros,
+    audit.sign,
+    audit.precision,
+    audit.norm,
+)
+
+
+def recipes(scale: Scale) -> tuple[Recipe, ...]:
+    """Every recipe at this scale."""
+    return tuple(make(scale) for make in _ALL)
+
+
+def chosen(scale: Scale, names: list[str]) -> tuple[Recipe, ...]:
+    """The recipes of these names or labels; "all" is all of them."""
+    every = recipes(scale)
+    known = {label: r for r in every for label in (r.name, *r.labels)}
+    for name in names:
+        if name != "all" and name not in known:
+            raise unknown("recipe", name, ["all", *known])
+    if "all" in names:
+        return every
+    wanted = [known[name] for name in names]
+    return tuple(r for r in every if r in wanted)

@@ -1,0 +1,12 @@
+"""Appendix A: the same for base LMs of other sizes."""
+
+from knnlm.paper.recipes.baselines import exactly, paper_arm
+from knnlm.paper.rows import Evaluate, Recipe
+from knnlm.paper.scales import Scale
+
+
+def recipe(scale: Scale) -> Recipe:
+    """att and L2, with the index and exactly, for every width."""
+    arms = [arm for lm in scale.widths for arm in (paper_arm(scale, lm), exactly(paper_arm(scale, lm)))]
+    rows = tuple(Evaluate(arm) for arm in arms)
+    return Recipe("models", "Base LMs of other sizes", ("tab:knn_other_models",), rows)

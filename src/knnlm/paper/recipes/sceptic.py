@@ -1,0 +1,31 @@
+"""What a sceptic asks: how many neighbours, which kind of approximation, and fewer dimensions.
+
+(The other baseline, a calibrated LM, is measured with every row.)
+"""
+
+from dataclasses import replace
+
+from knnlm.paper.recipes.baselines import exactly, paper_arm
+from knnlm.paper.rows import Counts, Evaluate, Recipe
+from knnlm.paper.scales import Scale
+
+
+def neighbours(scale: Scale) -> Recipe:
+    """k from one to thousands, exact and approximate, all from one search each."""
+    arm = replace(paper_arm(scale), k=max(scale.ks))
+    rows = tuple(Counts(a, scale.ks) for a in (exactly(arm), arm))
+    return Recipe("neighbours", "How many neighbours", (), rows)
+
+
+def approximations(scale: Scale) -> Recipe:
+    """Lists pruned without quantising, quantised without pruning, and both: recall against perplexity."""
+    rows = tuple(
+        Evaluate(replace(paper_arm(scale), factory=factory, nprobe=nprobe)) for factory, nprobe in scale.factories
+    )
+    return Recipe("approximations", "Which approximation", (), rows)
+
+
+def components(scale: Scale) -> Recipe:
+    """Keys reduced by PCA, as He et al. (2021) did from 1024 to 512 dimensions."""
+    arms = [a for w in scale.components for a in (replace(exactly(paper_arm(scale)), width=w),)]
+    return Recipe("components", "Keys of fewer dimensions", (), tuple(Evaluate(a) for a in arms))

@@ -1,0 +1,14 @@
+"""Appendix D: which words gain from approximate neighbours: by length, and by forward and backward bigram entropy."""
+
+from dataclasses import replace
+
+from knnlm.paper.recipes.baselines import exactly, paper_arm
+from knnlm.paper.rows import Recipe, Words
+from knnlm.paper.scales import Scale
+
+
+def recipe(scale: Scale) -> Recipe:
+    """Real against FAISS mask, real scores both, as in the paper."""
+    arm = paper_arm(scale)
+    row = Words(exactly(arm), replace(arm, score="real"), scale.least)
+    return Recipe("words", "Which words", ("fig:token_analysis_len", "fig:entropy"), (row,))

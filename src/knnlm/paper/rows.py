@@ -1,0 +1,147 @@
+"""What one measurement is, as data: every symbol of the equation has a value, and a name follows from them.
+
+    P = (1-λ)·softmax(W_sm·h_sm) + λ·M·softmax(mask-to-k(W_ds ⊗ h_ds)/τ)
+
+An Arm fixes the base LM (`lm`, `step`), h_ds (`state`), W_ds (`fraction`, `draw`, `zeros`, `width`), ⊗ (`metric`),
+mask-to-k (`mask`, `k`, `factory`, `nprobe`) and the scores inside the softmax (`score`). λ and τ are not part of it:
+each arm is measured at τ = 1, as the paper's code fixes it, and at its own best τ, λ fitted each time.
+"""
+
+from dataclasses import dataclass, fields
+from typing import Literal
+
+from knnlm.similarity import Metric
+
+State = Literal["att", "ffn", "ffn-normed", "att-raw", "att-earlier"]
+Mask = Literal["exact", "faiss"]
+Scoring = Literal["real", "faiss", "half", "flipped"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arm:
+    """One way of retrieving, for one base LM."""
+
+    lm: str = "main"
+    step: int | None = None
+    """An update of the LM's training at which it was kept; None is the best on validation."""
+    state: State = "att"
+    """`att`, `ffn`; `ffn-normed`: LayerNorm of ffn without gain or bias; `att-raw`: att before its LayerNorm;
+    `att-earlier`: att of the block before the last."""
+    metric: Metric = "l2"
+    mask: Mask = "faiss"
+    score: Scoring = "faiss"
+    """`real`: similarities to the stored states in fp32; `faiss`: to the states as the index decodes them; `half`:
+    real, in fp16 as the paper's code recomputes them (F6); `flipped`: FAISS's L2 distances taken for similarities, the
+    sign of the ffn-IP row if it was run as committed (F4)."""
+    k: int = 1024
+    factory: str | None = None
+    nprobe: int = 32
+    fraction: float = 1.0
+    draw: int = 0
+    """Which random subsample, where `fraction` is below one."""
+    zeros: float = 0.0
+    """Share of all-zero rows in the store, holding token 0, as in the paper's (F1)."""
+    width: int | None = None
+    """States reduced to so many principal components."""
+
+    @property
+    def name(self) -> str:
+        """What the arm is, for people and file names: the choices every arm has, then what is unusual about it."""
+        always = ("lm", "state", "metric", "mask", "score")
+        parts = [str(getattr(self, name)) for name in always]
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name not in always and value != field.default:
+                parts.append(f"{field.name}-{_plain(value)}")
+        return "_".join(parts)
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """The numbers of an arm at τ = 1 and at its own τ."""
+
+    arm: Arm
+
+    @property
+    def name(self) -> str:
+        """The arm's."""
+        return self.arm.name
+
+    @property
+    def arms(self) -> tuple[Arm, ...]:
+        """What must be retrieved."""
+        return (self.arm,)
+
+
+@dataclass(frozen=True)
+class Temperatures:
+    """Perplexity of an arm over the paper's grid of τ and as far beyond as its optimum lies, λ refitted at each."""
+
+    arm: Arm
+
+    @property
+    def name(self) -> str:
+        """The arm's, marked."""
+        return f"{self.arm.name}_temperatures"
+
+    @property
+    def arms(self) -> tuple[Arm, ...]:
+        """What must be retrieved."""
+        return (self.arm,)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Perplexity of an arm for several k, each at τ = 1 and at its own τ; the arm's own k is the largest."""
+
+    arm: Arm
+    ks: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        """The arm's, marked."""
+        return f"{self.arm.name}_counts"
+
+    @property
+    def arms(self) -> tuple[Arm, ...]:
+        """What must be retrieved."""
+        return (self.arm,)
+
+
+@dataclass(frozen=True)
+class Words:
+    """Word by word, how much more often one arm helps than another, beside what kind of word it is."""
+
+    exact: Arm
+    approximate: Arm
+    least: int
+    """Words that occur less often in the test text are left out."""
+
+    @property
+    def name(self) -> str:
+        """Of both arms."""
+        return f"words_{self.exact.name}_against_{self.approximate.mask}"
+
+    @property
+    def arms(self) -> tuple[Arm, ...]:
+        """What must be retrieved."""
+        return (self.exact, self.approximate)
+
+
+Row = Evaluate | Temperatures | Counts | Words
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The rows that answer one question."""
+
+    name: str
+    title: str
+    labels: tuple[str, ...]
+    """The paper's \\label of each table or figure that this covers; none where the paper has no such experiment."""
+    rows: tuple[Row, ...]
+
+
+def _plain(value: object) -> str:
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    return "".join(c if c.isalnum() or c == "." else "-" for c in text)

@@ -1,0 +1,152 @@
+"""Recipes → records on disk, one JSON for each row, resumable; then the report.
+
+    OUT/scale.json       which scale and text these results are of; others are refused
+    OUT/rows/<row>.json  what came out, and how: command, commit, versions, seed, machine, seconds
+    OUT/work/            LMs, stores, indexes, neighbours (large; may be deleted when all rows are there)
+
+A row's record depends on the row, the scale and the text alone, so a killed run that is run again ends with the same
+results as one that was never killed; only `provenance` tells them apart.
+"""
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from knnlm.errors import KnnlmError, UsageError
+from knnlm.files import only_writer, read_json, write_json
+from knnlm.paper.measure import Bench
+from knnlm.paper.rows import Recipe, Row
+from knnlm.paper.scales import Scale, texts
+from knnlm.paper.workshop import Search, Workshop, search_of
+from knnlm.progress import say
+
+FORMAT = 1
+SCALE_FILE = "scale.json"
+ROWS = "rows"
+
+
+class Outcome(NamedTuple):
+    """What a run came to."""
+
+    folder: Path
+    rows: int
+    measured: int
+    seconds: float
+
+
+def unique_rows(recipes: Iterable[Recipe]) -> list[Row]:
+    """The rows of several recipes, each once, those of one LM together so that it is opened once."""
+    found = dict.fromkeys(row for recipe in recipes for row in recipe.rows)
+    places = {lm: i for i, lm in enumerate(dict.fromkeys((r.arms[0].lm, r.arms[0].step) for r in found))}
+    return sorted(found, key=lambda r: places[r.arms[0].lm, r.arms[0].step])
+
+
+def most_neighbours(rows: Iterable[Row]) -> dict[Search, int]:
+    """How many neighbours each search must find to serve all rows."""
+    found: dict[Search, int] = {}
+    for row in rows:
+        for arm in row.arms:
+            search = search_of(arm)
+            found[search] = max(found.get(search, 0), arm.k)
+    return found
+
+
+def reproduce(recipes: Iterable[Recipe], scale: Scale, out: Path, data: Path | None, progress: bool = False) -> Outcome:
+    """Measure every row that `out` does not hold yet."""
+    began = time.monotonic()
+    check_data(scale, data)
+    chosen = list(recipes)
+    found = texts(scale, data)
+    about = {"scale": scale.name, "text": [found.train.describe(), found.valid.describe(), found.test.describe()]}
+    with only_writer(out):
+        _claim(out, about)
+        rows = unique_rows(chosen)
+        missing = [row for row in rows if not _file(out, row).is_file()]
+        bench = Bench(Workshop(scale, found, out / "work", most_neighbours(rows), progress))
+        for place, row in enumerate(missing, start=1):
+            say(f"[{place}/{len(missing)}] {row.name}", progress)
+            _measure(bench, row, scale, out, _command(chosen, row, scale, data))
+    return Outcome(out, len(rows), len(missing), time.monotonic() - began)
+
+
+def check_data(scale: Scale, data: Path | None) -> None:
+    """Refuse a folder that is not there, or one for a scale that has its text with it."""
+    if data is None:
+        return
+    if scale.text == "embedded":
+        raise UsageError(f"scale {scale.name} uses the embedded text: leave out --data, or choose laptop or paper")
+    if not data.is_dir():
+        raise UsageError(f"there is no folder {data}: give the folder of wiki.train.tokens with --data")
+
+
+def load_records(folder: Path) -> dict[str, dict[str, Any]]:
+    """All records of a results folder, by row name."""
+    files = sorted((folder / ROWS).glob("*.json"))
+    if not files:
+        raise KnnlmError(f"{folder} holds no results: run 'knnlm reproduce all --out {folder}' first")
+    return {file.stem: read_json(file, newest_format=FORMAT) for file in files}
+
+
+def _claim(out: Path, about: Mapping[str, Any]) -> None:
+    """Results of different scales or texts do not belong in one folder."""
+    file = out / SCALE_FILE
+    if file.is_file():
+        before = read_json(file)
+        for what in ("scale", "text"):
+            if before[what] != about[what]:
+                other = f"scale {before['scale']}, not {about['scale']}" if what == "scale" else "another text"
+                raise KnnlmError(f"{out} holds results of {other}: choose another --out; nothing was changed")
+        return
+    strangers = [p.name for p in out.iterdir() if p.name not in ("work", ".lock")]
+    if strangers:
+        raise KnnlmError(f"{out} is not empty ({strangers[0]} …): choose another --out; nothing was changed")
+    (out / ROWS).mkdir(exist_ok=True)
+    write_json(file, about)
+
+
+def _measure(bench: Bench, row: Row, scale: Scale, out: Path, command: str) -> None:
+    began = time.monotonic()
+    results = bench.measure(row)
+    write_json(_file(out, row), {
+        "format": FORMAT, "row": row.name, "kind": type(row).__name__.lower(), "scale": scale.name,
+        "what": asdict(row), "results": results,
+        "provenance": _provenance(command, scale, row, time.monotonic() - began),
+    })  # fmt: skip
+
+
+def _file(out: Path, row: Row) -> Path:
+    return out / ROWS / f"{row.name}.json"
+
+
+def _command(recipes: list[Recipe], row: Row, scale: Scale, data: Path | None) -> str:
+    """The command that makes this row, wherever one's folders are."""
+    name = next(r.name for r in recipes if row in r.rows)
+    folder = f" --data {data.name}" if data is not None else ""
+    return f"knnlm reproduce {name} --scale {scale.name}{folder}"
+
+
+def _provenance(command: str, scale: Scale, row: Row, seconds: float) -> dict[str, Any]:
+    packages = ("knnlm", "torch", "transformers", "faiss-cpu", "numpy", "scipy")
+    return {
+        "command": command, "commit": _commit(), "seed": scale.lm(row.arms[0].lm).seed,
+        "versions": {"python": platform.python_version(), **{p: importlib.metadata.version(p) for p in packages}},
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores", "seconds": round(seconds, 1),
+    }  # fmt: skip
+
+
+def _commit() -> str | None:
+    """The commit of a checkout, marked where files differ from it; None for an installed package."""
+    try:
+        described = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=12", "--match="],
+            cwd=Path(__file__).parent, capture_output=True, text=True, check=True, timeout=10,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return described.stdout.strip() or None

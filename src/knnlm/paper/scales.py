@@ -1,0 +1,188 @@
+"""How large a reproduction is: texts, base LMs, and the points of every sweep. Numbers only; nothing runs here.
+
+`sizes` are the rows that the texts give, known beforehand so that a plan needs neither text nor model; a run measures
+its own. The paper scale has the constants of the paper's code (field notes F1 to F7, 1.2).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from knnlm.errors import unknown
+from knnlm.lm.documents import Document, HubDataset, Source, Split, articles, local_text
+from knnlm.lm.embedded import Embedded
+from knnlm.lm.portions import Beginning, Excerpts
+from knnlm.lm.presets import DEMO, LAPTOP, PAPER, SMOKE, Preset
+
+
+@dataclass(frozen=True)
+class BaseLM:
+    """A base LM that a scale trains."""
+
+    name: str
+    preset: Preset
+    seed: int = 0
+
+
+class Sizes(NamedTuple):
+    """Rows of the texts."""
+
+    train: int
+    valid: int
+    test: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """Everything that differs between a test of seconds and the paper's own setting."""
+
+    name: str
+    text: Literal["embedded", "wikitext-2", "wikitext-103"]
+    documents: int | None
+    """Training documents used, from the beginning; None is all."""
+    train_characters: int | None
+    eval_characters: int | None
+    """Characters used of each training, and of each validation and test document; None is all."""
+    sizes: Sizes
+    lms: tuple[BaseLM, ...]
+    seeds: tuple[str, ...]
+    """LMs that differ from `main` by their seed only, `main` first."""
+    widths: tuple[str, ...]
+    """LMs that differ by their width, in order."""
+    checkpoints: tuple[tuple[str, int], ...]
+    """(LM, update) pairs at which the main effects are measured."""
+    k: int
+    ks: tuple[int, ...]
+    fractions: tuple[float, ...]
+    draws: int
+    small: float
+    """The fraction of the figure `small_temperature`."""
+    zeros: tuple[float, ...]
+    factories: tuple[tuple[str, int], ...]
+    """(factory, nprobe) pairs: which approximation does what."""
+    components: tuple[int, ...]
+    """Principal components to reduce states to."""
+    least: int = 10
+    """Occurrences of a word below which it is left out of the analysis of words."""
+
+    def lm(self, name: str) -> BaseLM:
+        """The base LM of that name."""
+        return next(lm for lm in self.lms if lm.name == name)
+
+
+def _variants(base: Preset, widths: tuple[int, ...], seeds: int) -> tuple[BaseLM, ...]:
+    """`main`, one LM for each smaller width, one without dropout, and further seeds."""
+    free = replace(base, name=f"{base.name}-no-dropout", dropout=0.0, attention_dropout=0.0)
+    thin = [replace(base, name=f"{base.name}-width-{w}", width=w) for w in widths]
+    return (
+        BaseLM("main", base),
+        *(BaseLM(f"width-{p.width}", p) for p in thin),
+        BaseLM("no-dropout", free),
+        *(BaseLM(f"seed-{s}", base, s) for s in range(1, seeds)),
+    )
+
+
+_TENTHS = tuple(round(0.1 * i, 1) for i in range(1, 10))
+_SMOKE = replace(SMOKE, keep=(20, 40))
+_DEMO = replace(DEMO, keep=(100, 400))
+
+SMOKE_SCALE = Scale(
+    name="smoke", text="embedded", documents=None, train_characters=60, eval_characters=100,
+    sizes=Sizes(16_000, 1_000, 1_000), lms=_variants(_SMOKE, (16,), 2), seeds=("main", "seed-1"),
+    widths=("width-16", "main"), checkpoints=(("main", 20), ("no-dropout", 40)), k=64, ks=(1, 8, 64),
+    fractions=(0.25, 1.0), draws=2, small=0.25, zeros=(0.26,), factories=(("IVF64,Flat", 4), ("PQ8np", 1)),
+    components=(16,), least=3,
+)  # fmt: skip
+DEMO_SCALE = Scale(
+    name="demo", text="embedded", documents=None, train_characters=10_000, eval_characters=1_000,
+    sizes=Sizes(413_000, 4_000, 4_600), lms=_variants(_DEMO, (64, 32), 2), seeds=("main", "seed-1"),
+    widths=("width-32", "width-64", "main"), checkpoints=(("main", 100), ("no-dropout", 400)), k=1024,
+    ks=(1, 4, 16, 64, 256, 1024, 4096), fractions=(0.05, 0.25, 0.5, 1.0), draws=2, small=0.05, zeros=(0.26,),
+    factories=(("IVF512,Flat", 1), ("IVF512,Flat", 32), ("IVF512,PQ8np", 512)), components=(64,),
+)  # fmt: skip
+LAPTOP_SCALE = Scale(
+    name="laptop", text="wikitext-2", documents=60, train_characters=None, eval_characters=1_000,
+    sizes=Sizes(300_000, 15_000, 15_000), lms=_variants(LAPTOP, (128, 64), 2), seeds=("main", "seed-1"),
+    widths=("width-64", "width-128", "main"),
+    checkpoints=(
+        *(("main", step) for step in (100, 200, 400, 800, 1_400)),
+        *(("no-dropout", step) for step in (200, 400, 800, 2_000)),
+    ),
+    k=1024, ks=(1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096),
+    fractions=(0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0), draws=3, small=0.05, zeros=(0.05, 0.26, 0.5),
+    factories=(
+        *(("IVF512,Flat", nprobe) for nprobe in (1, 4, 16)),
+        *((f"PQ{size}np", 1) for size in (8, 16, 32, 64)),
+        *(("IVF512,PQ64np", nprobe) for nprobe in (1, 4, 16)),
+    ),
+    components=(128, 64),
+)  # fmt: skip
+# 112,735,284 BPE tokens; validation and test are 217,646 and 245,569 words at 1.092 tokens a word (F1, F3).
+PAPER_SCALE = Scale(
+    name="paper", text="wikitext-103", documents=None, train_characters=None, eval_characters=None,
+    sizes=Sizes(112_735_284, 237_669, 268_161),
+    lms=_variants(replace(PAPER, keep=(20_000, 100_000, 286_000)), (512, 256), 2), seeds=("main", "seed-1"),
+    widths=("width-256", "width-512", "main"), checkpoints=(("main", 20_000), ("main", 100_000)),
+    k=1024, ks=(1, 4, 16, 64, 256, 1024, 4096), fractions=(0.05, *_TENTHS, 1.0), draws=1, small=0.05,
+    zeros=(0.05, 0.26, 0.5), factories=(("IVF4096,PQ64np", 8), ("IVF4096,PQ64np", 1024), ("IVF4096,PQ32np", 32)),
+    components=(512,),
+)  # fmt: skip
+
+SCALES = {s.name: s for s in (SMOKE_SCALE, DEMO_SCALE, LAPTOP_SCALE, PAPER_SCALE)}
+
+
+def scale_named(name: str) -> Scale:
+    """The scale of that name."""
+    if name not in SCALES:
+        raise unknown("scale", name, SCALES)
+    return SCALES[name]
+
+
+@dataclass(frozen=True)
+class HubArticles:
+    """WikiText from the hub, where each row is a line: put together into articles again."""
+
+    dataset: HubDataset
+
+    def describe(self) -> dict[str, Any]:
+        """The data set, and that its lines are joined."""
+        return {**self.dataset.describe(), "articles": True}
+
+    def __iter__(self) -> Iterator[Document]:
+        lines = (document.text.rstrip("\n") + "\n" for document in self.dataset)
+        return articles(self.dataset.name, lines)
+
+
+class Texts(NamedTuple):
+    """What is stored, what is tuned on, what is reported on; and what stops the training of the LM."""
+
+    train: Source
+    valid: Source
+    test: Source
+    stop: Source
+
+
+def texts(scale: Scale, data: Path | None) -> Texts:
+    """The texts of a scale: embedded, from a WikiText folder, or from the hub."""
+
+    def whole(split: Split) -> Source:
+        if scale.text == "embedded":
+            return Embedded(split)
+        if data is not None:
+            return local_text([data], split)
+        return HubArticles(HubDataset("Salesforce/wikitext", f"{scale.text}-v1", split))
+
+    train: Source = whole("train")
+    if scale.documents is not None:
+        train = Beginning(train, scale.documents)
+    return Texts(
+        _cut(train, scale.train_characters),
+        _cut(whole("valid"), scale.eval_characters),
+        _cut(whole("test"), scale.eval_characters),
+        whole("valid") if scale.text != "embedded" else _cut(whole("valid"), scale.eval_characters),
+    )
+
+
+def _cut(text: Source, characters: int | None) -> Source:
+    return text if characters is None else Excerpts(text, characters)

@@ -1,0 +1,109 @@
+"""Other scores for neighbours that were found already, and the neighbours that zero rows would add. No search here.
+
+decoded    real mask, FAISS score: similarity to the rows as an index decodes them (Table 3's missing arm)
+half       real scores in fp16, as the paper's code recomputes them (F6)
+flipped    an L2 index's distances taken for similarities (F4)
+with_zeros what exact search returns when all-zero rows lie among the others (F1)
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import faiss
+import numpy as np
+from numpy.typing import NDArray
+
+from knnlm.components.knn import NeighborBlocks
+from knnlm.search.index import Index
+from knnlm.search.neighbors import Neighbors, in_order, merge
+from knnlm.similarity import Metric, rescore, score_rows
+from knnlm.states.table import Column
+
+_BLOCK = 1 << 10
+
+
+class Held:
+    """Neighbours in memory, readable like cached ones."""
+
+    def __init__(self, near: Neighbors) -> None:
+        self.near, self.k = near, int(near.ids.shape[1])
+
+    def __len__(self) -> int:
+        return len(self.near.ids)
+
+    def read(self, start: int, stop: int) -> Neighbors:
+        """Neighbours of queries start … stop-1."""
+        return Neighbors(self.near.ids[start:stop], self.near.scores[start:stop])
+
+
+def decoded(found: NeighborBlocks, queries: Column, index: Index) -> Held:
+    """The same neighbours with the scores that `index` would give them."""
+    threads = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)  # rescoring uses all cores itself
+    try:
+        rows = _Decoded(index)
+        return _changed(found, lambda near, at: rescore(index.metric, queries.read(*at), near.ids, rows))
+    finally:
+        faiss.omp_set_num_threads(threads)
+
+
+def half(found: NeighborBlocks, queries: Column, column: Column, metric: Metric) -> Held:
+    """The same neighbours with similarities whose terms and sum are rounded to fp16."""
+
+    def score(near: Neighbors, at: tuple[int, int]) -> NDArray[np.float32]:
+        asked = queries.read(*at).astype(np.float16)
+        scores = np.empty(near.ids.shape, np.float32)
+        for place, ids in enumerate(near.ids):  # one query at a time: its rows fit the processor's cache
+            rows = column.gather(np.maximum(ids, 0)).astype(np.float16)
+            terms = rows * asked[place] if metric == "ip" else (rows - asked[place]) ** 2
+            total = terms.sum(axis=1, dtype=np.float32).astype(np.float16).astype(np.float32)
+            scores[place] = total if metric == "ip" else -total
+        return np.where(near.ids < 0, np.float32(-np.inf), scores)
+
+    return _changed(found, score)
+
+
+def flipped(found: NeighborBlocks) -> Held:
+    """The same neighbours with the opposite scores: the farthest of them weighs most."""
+    return _changed(found, lambda near, _: np.where(near.ids < 0, np.float32(-np.inf), -near.scores))
+
+
+def with_zeros(found: NeighborBlocks, queries: Column, metric: Metric, zeros: int, rows: int) -> Held:
+    """What exact search would find if `zeros` all-zero rows followed the store's `rows`. They tie, so ids decide."""
+    parts = []
+    for start in range(0, len(found), _BLOCK):
+        near = found.read(start, start + _BLOCK)
+        asked = queries.read(start, start + _BLOCK)
+        count = min(zeros, found.k)
+        score = score_rows(metric, asked, np.zeros((len(asked), 1, asked.shape[1]), np.float32))
+        ids = np.broadcast_to(rows + np.arange(count), (len(asked), count))
+        parts.append(merge(near, Neighbors(ids, np.broadcast_to(score, ids.shape)), found.k))
+    return _held(parts)
+
+
+class _Decoded:
+    """An index's rows as it decodes them, by id."""
+
+    def __init__(self, index: Index) -> None:
+        self.index: Any = index.faiss
+        ivf = faiss.try_extract_index_ivf(self.index)
+        if ivf is not None:
+            ivf.make_direct_map()
+
+    def gather(self, ids: NDArray[np.integer]) -> NDArray[np.float32]:
+        """Rows `ids` of any shape."""
+        flat = np.ascontiguousarray(ids.ravel(), np.int64)
+        rows: NDArray[np.float32] = self.index.reconstruct_batch(flat)
+        return rows.reshape(*ids.shape, -1)
+
+
+def _changed(found: NeighborBlocks, score: Callable[[Neighbors, tuple[int, int]], NDArray[np.float32]]) -> Held:
+    parts = []
+    for start in range(0, len(found), _BLOCK):
+        near = found.read(start, start + _BLOCK)
+        parts.append(in_order(near.ids, score(near, (start, start + _BLOCK)), found.k))
+    return _held(parts)
+
+
+def _held(parts: list[Neighbors]) -> Held:
+    return Held(Neighbors(np.concatenate([p.ids for p in parts]), np.concatenate([p.scores for p in parts])))

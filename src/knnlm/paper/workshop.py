@@ -1,0 +1,205 @@
+"""The work that rows share, done once: LMs trained, texts read, stores derived, indexes built, neighbours searched.
+
+    WORK/lm/<name>                 a base LM, with the checkpoints its preset keeps
+    WORK/states/<lm>[@step]/…      store, valid, test: what that LM saw
+    WORK/derived/…                 parts of stores, zero rows, normalised or reduced states
+
+Everything is opened if it is there and continued if it was interrupted. Knows arms; knows nothing of recipes, τ or λ.
+"""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from knnlm.components.knn import NeighborBlocks, TargetVotes
+from knnlm.files import fingerprint, read_json
+from knnlm.lm.load import LanguageModel, load_model
+from knnlm.lm.train import CHECKPOINTS, RECORD, train
+from knnlm.paper import scores
+from knnlm.paper.derive import derive, normalized, principal_components, subsample, zero_rows
+from knnlm.paper.other_states import other_state
+from knnlm.paper.rows import Arm
+from knnlm.paper.scales import Scale, Texts
+from knnlm.search.cache import cached_neighbors
+from knnlm.search.index import Index, build_index
+from knnlm.search.retrieval import EXACT, Retrieval
+from knnlm.states.build import build_states
+from knnlm.states.store import Store
+
+
+class Material(NamedTuple):
+    """A store and the queries of both splits, and which of their states is meant."""
+
+    store: Store
+    valid: Store
+    test: Store
+    key: str
+
+    def queries(self, split: str) -> Store:
+        """Of "valid" or "test"."""
+        return self.valid if split == "valid" else self.test
+
+
+class Search(NamedTuple):
+    """What one search depends on; arms that agree in it share the search, whatever else they do with it."""
+
+    lm: str
+    step: int | None
+    state: str
+    metric: str
+    mask: str
+    factory: str | None
+    nprobe: int | None
+    fraction: float
+    draw: int
+    zeros: float
+    width: int | None
+
+
+def search_of(arm: Arm) -> Search:
+    """The search that an arm needs. Exact neighbours among zero rows follow from those without them."""
+    exact = arm.mask == "exact"
+    return Search(
+        arm.lm, arm.step, arm.state, arm.metric, arm.mask, None if exact else arm.factory,
+        None if exact else arm.nprobe, arm.fraction, arm.draw, 0.0 if exact else arm.zeros, arm.width,
+    )  # fmt: skip
+
+
+class Workshop:
+    """Does the shared work of arms inside one folder; `counts` says how many neighbours each search must find."""
+
+    def __init__(
+        self, scale: Scale, texts: Texts, folder: Path, counts: Mapping[Search, int], progress: bool = False
+    ) -> None:
+        self.scale, self.texts, self.folder, self.counts, self.show = scale, texts, folder, counts, progress
+        self._model: tuple[tuple[str, int | None], LanguageModel] | None = None
+        self._materials: dict[Any, Material] = {}
+
+    def model(self, name: str, step: int | None) -> LanguageModel:
+        """A base LM, trained if it is not; the last one asked for stays open."""
+        if self._model is None or self._model[0] != (name, step):
+            lm = self.scale.lm(name)
+            path = self.folder / "lm" / name
+            train(self.texts.train, self.texts.stop, lm.preset, path, seed=lm.seed, progress=self.show)
+            opened = load_model(path if step is None else path / CHECKPOINTS / str(step))
+            self._model = ((name, step), opened)
+        return self._model[1]
+
+    def about(self, name: str, step: int | None) -> dict[str, float]:
+        """What is known of an LM's training; perplexities are those of the updates before `step` (dropout on) and of
+        the validation text that training looked at."""
+        record = read_json(self.folder / "lm" / name / RECORD)
+        at = record["trained"]["best_step"] if step is None else step
+        point = next(entry for entry in record["history"] if entry["step"] == at)
+        return {
+            "parameters": record["trained"]["parameters"], "width": record["preset"]["width"],
+            "train_tokens": record["trained"]["train_tokens"], "steps": record["trained"]["steps"], "step": at,
+            "train_ppl": math.exp(point["train_loss"]), "valid_ppl": math.exp(point["valid_loss"]),
+        }  # fmt: skip
+
+    def material(self, arm: Arm) -> Material:
+        """The store and queries of an arm, without the zero rows that only its index may see."""
+        what = (arm.lm, arm.step, arm.state, arm.fraction, arm.draw, arm.width)
+        if what not in self._materials:
+            self._materials[what] = self._derived(arm, self._states(arm))
+        return self._materials[what]
+
+    def plain(self, lm: str, step: int | None) -> Material:
+        """att and ffn of an LM as they are."""
+        return self.material(Arm(lm=lm, step=step))
+
+    def neighbors(self, arm: Arm, split: str) -> NeighborBlocks:
+        """The arm's neighbours of a split's queries, with the arm's scores, best first."""
+        m = self.material(arm)
+        queries = m.queries(split)
+        states = queries.key(m.key)
+        if arm.mask == "exact":
+            found: NeighborBlocks = self._found(m.store, queries, self._retrieval(arm, m.key, EXACT), arm)
+            if arm.zeros:
+                found = scores.with_zeros(found, states, arm.metric, zero_rows(m.store.rows, arm.zeros), m.store.rows)
+            if arm.score == "faiss":
+                return scores.decoded(found, states, self.index(arm, m.store, m.key))
+        else:
+            store = self._contaminated(arm, m)
+            index = self.index(arm, store, m.key)
+            what = self._retrieval(arm, m.key, index.name)
+            if arm.score == "real":
+                self._found(store, queries, what, arm)  # so that the search, of as many as needed, is done first
+                return cached_neighbors(store, queries, _real(what), self.show)
+            found = self._found(store, queries, what, arm)
+        if arm.score == "half":
+            return scores.half(found, states, m.store.key(m.key), arm.metric)
+        return scores.flipped(found) if arm.score == "flipped" else found
+
+    def votes(self, arm: Arm, split: str) -> TargetVotes:
+        """The votes of the arm's neighbours for the true tokens; a zero row votes for token 0."""
+        m = self.material(arm)
+        tokens = self._contaminated(arm, m).targets if arm.zeros else m.store.targets
+        return TargetVotes(self.neighbors(arm, split), tokens, m.queries(split).targets)
+
+    def index(self, arm: Arm, store: Store, key: str) -> Index:
+        """The arm's index of a store; however poor its recall, since that is what is studied."""
+        return build_index(
+            store, key, arm.metric, factory=arm.factory, nprobe=arm.nprobe, recall_floor=0.0, progress=self.show
+        )
+
+    def _states(self, arm: Arm) -> Material:
+        """What the arm's LM saw; att and ffn together, other states in a store of their own."""
+        other = arm.state if arm.state in ("att-raw", "att-earlier") else ""
+        name = arm.lm + (f"@{arm.step}" if arm.step is not None else "") + (f"+{other}" if other else "")
+        lm = self.model(arm.lm, arm.step)
+        instead = other_state(lm.model, other) if other else None
+        opened = {
+            split: build_states(
+                lm, text, self.folder / "states" / name / split, keys=("att",) if other else None, instead=instead,
+                logprobs=split != "store", progress=self.show,
+            )
+            for split, text in (("store", self.texts.train), ("valid", self.texts.valid), ("test", self.texts.test))
+        }  # fmt: skip
+        return Material(**opened, key="ffn" if arm.state.startswith("ffn") else "att")
+
+    def _derived(self, arm: Arm, m: Material) -> Material:
+        if arm.state == "ffn-normed":
+            m = self._all(m, {"change": "LayerNorm"}, change=normalized)
+        if arm.width is not None:
+            change = principal_components(m.store, m.key, arm.width)
+            note = {"change": "principal components", "width": arm.width}
+            m = self._all(m, note, change=change, width=arm.width)
+        if arm.fraction < 1:
+            rows = subsample(m.store.rows, arm.fraction, arm.draw)
+            note = {"fraction": arm.fraction, "draw": arm.draw}
+            m = m._replace(store=self._derive(m, "store", note, rows=rows))
+        return m
+
+    def _all(self, m: Material, note: dict[str, Any], **how: Any) -> Material:
+        """The same done to store and queries."""
+        store, valid, test = (self._derive(m, split, note, **how) for split in ("store", "valid", "test"))
+        return Material(store, valid, test, m.key)
+
+    def _contaminated(self, arm: Arm, m: Material) -> Store:
+        if not arm.zeros:
+            return m.store
+        return self._derive(m, "store", {"zeros": arm.zeros}, zeros=zero_rows(m.store.rows, arm.zeros))
+
+    def _derive(self, m: Material, split: str, note: dict[str, Any], **how: Any) -> Store:
+        source: Store = getattr(m, split)
+        name = fingerprint({"from": source.fingerprint, "key": m.key, "note": note})[:16]
+        return derive(source, self.folder / "derived" / name, m.key, note, **how)
+
+    def _retrieval(self, arm: Arm, key: str, mask: str) -> Retrieval:
+        return Retrieval(key=key, metric=arm.metric, mask=mask, score="search", k=arm.k)
+
+    def _found(self, store: Store, queries: Store, what: Retrieval, arm: Arm) -> NeighborBlocks:
+        """The search itself, for as many neighbours as any row needs; then the head that this arm needs."""
+        most = max(arm.k, self.counts.get(search_of(arm), 0))
+        cached_neighbors(store, queries, _with_k(what, most), self.show)
+        return cached_neighbors(store, queries, what, self.show)
+
+
+def _real(what: Retrieval) -> Retrieval:
+    return Retrieval(key=what.key, metric=what.metric, mask=what.mask, score="real", k=what.k)
+
+
+def _with_k(what: Retrieval, k: int) -> Retrieval:
+    return Retrieval(key=what.key, metric=what.metric, mask=what.mask, score=what.score, k=k)
