@@ -33,10 +33,9 @@ def reproduce(
     size = scale_named(scale)
     if list_:
         every = recipes(size)
-        fields: dict[str, Any] = {"recipes": [{"name": r.name, "labels": list(r.labels), "title": r.title, "rows": len(r.rows)}
-                              for r in every]}  # fmt: skip
+        listed = [{"name": r.name, "labels": list(r.labels), "title": r.title, "rows": len(r.rows)} for r in every]
         lines = [f"{r.name:16} {len(r.rows):4} rows  {r.title}{_labels(r.labels)}" for r in every]
-        show(json, fields, lines)
+        show(json, {"recipes": listed}, lines)
         return
     if not names:
         raise UsageError("no recipe given: name some (see knnlm reproduce --list), or write 'all'")

@@ -71,6 +71,7 @@ def reproduce(recipes: Iterable[Recipe], scale: Scale, out: Path, data: Path | N
         bench = Bench(Workshop(scale, found, out / "work", most_neighbours(rows), progress))
         for place, row in enumerate(missing, start=1):
             say(f"[{place}/{len(missing)}] {row.name}", progress)
+            bench.workshop.model(row.arms[0].lm, row.arms[0].step)  # training has its own clock
             _measure(bench, row, scale, out, _command(chosen, row, scale, data))
     return Outcome(out, len(rows), len(missing), time.monotonic() - began)
 

@@ -95,7 +95,8 @@ class Workshop:
         return {
             "parameters": record["trained"]["parameters"], "width": record["preset"]["width"],
             "train_tokens": record["trained"]["train_tokens"], "steps": record["trained"]["steps"], "step": at,
-            "train_ppl": math.exp(point["train_loss"]), "valid_ppl": math.exp(point["valid_loss"]),
+            "train_seconds": _seconds(record), "train_ppl": math.exp(point["train_loss"]),
+            "valid_ppl": math.exp(point["valid_loss"]),
         }  # fmt: skip
 
     def material(self, arm: Arm) -> Material:
@@ -195,6 +196,12 @@ class Workshop:
         most = max(arm.k, self.counts.get(search_of(arm), 0))
         cached_neighbors(store, queries, _with_k(what, most), self.show)
         return cached_neighbors(store, queries, what, self.show)
+
+
+def _seconds(record: Mapping[str, Any]) -> float:
+    """How long an LM was trained."""
+    preset, trained = record["preset"], record["trained"]
+    return float(round(preset["steps"] * preset["batch"] * preset["context"] / trained["tokens_per_second"]))
 
 
 def _real(what: Retrieval) -> Retrieval:

@@ -1,41 +1,15 @@
-"""Perplexity against τ and against λ, as SVG to be placed inside an HTML page.
+"""Perplexity against τ and against λ. Knows curves and nothing of how they were measured."""
 
-Knows curves and nothing of how they were measured. Ink is `currentColor` and each series colour a
-CSS variable with the Okabe-Ito colour as its fallback, so that the page decides what light, dark
-and print look like.
-"""
-
-import io
 import math
-import re
-import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 
-import matplotlib
-import matplotlib.style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from knnlm.report import formats
 from knnlm.report.content import Curve
-
-_INK = "#010203"  # no other element uses this colour, so it can be found again in the SVG
-_SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")  # Okabe-Ito, those that are legible on white
-_MARKERS = ("o", "s", "^", "D")
-_DASHES = ("solid", (0, (4, 2)), (0, (1, 1.5)))
-_SETTINGS = {
-    "svg.fonttype": "none",  # text stays text: searchable, and in the page's font
-    "svg.hashsalt": "knnlm",  # the same curves give the same ids
-    "font.size": 9.5,
-    "text.color": _INK,
-    "axes.edgecolor": _INK,
-    "axes.labelcolor": _INK,
-    "xtick.color": _INK,
-    "ytick.color": _INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-}
+from knnlm.report.svg import DASHES, INK, MARKERS, SERIES, drawing
 
 
 def temperature_plot(curves: Sequence[Curve], base: float | None = None) -> str:
@@ -55,10 +29,9 @@ def lambda_plot(curves: Sequence[Curve], base: float | None = None) -> str:
 
 
 def _plot(curves: Sequence[Curve], base: float | None, *, name: str, label: str, log: bool) -> str:
-    # The SVG writer reads some settings only from matplotlib's own; both contexts put them back.
-    with matplotlib.style.context("default"), matplotlib.rc_context(_SETTINGS):
-        rows_of_legend = math.ceil(len(curves) / 2)
-        figure = Figure(figsize=(5.0, 3.1 + 0.2 * rows_of_legend), layout="constrained")
+    rows_of_legend = math.ceil(len(curves) / 2)
+
+    def draw(figure: Figure) -> None:
         axes = figure.add_subplot()
         for place, curve in enumerate(curves):
             _draw(axes, place, curve)
@@ -74,20 +47,17 @@ def _plot(curves: Sequence[Curve], base: float | None, *, name: str, label: str,
         axes.set_ylim(*_limits(curves, base))
         axes.set_xlabel(label)
         axes.set_ylabel("validation perplexity")
-        axes.grid(color=_INK, alpha=0.12, linewidth=0.6)
+        axes.grid(color=INK, alpha=0.12, linewidth=0.6)
         if rows_of_legend:
-            legend = figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=8.5, handlelength=2.6)
-            for text in legend.get_texts():
-                text.set_parse_math(False)  # a $ in a label is a $
-        out = io.StringIO()
-        figure.savefig(out, format="svg", transparent=True, metadata={"Date": None})
-    return _inline(out.getvalue(), name, f"Validation perplexity against {label}")
+            figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=8.5, handlelength=2.6)
+
+    return drawing(name, f"Validation perplexity against {label}", (5.0, 3.1 + 0.2 * rows_of_legend), draw)
 
 
 def _draw(axes: Axes, place: int, curve: Curve) -> None:
     """One curve and its optimum; past the fourth the colours repeat with another dash."""
-    turn, which = divmod(place, len(_SERIES))
-    colour, marker = _SERIES[which], _MARKERS[which]
+    turn, which = divmod(place, len(SERIES))
+    colour, marker = SERIES[which], MARKERS[which]
     label = curve.label
     if curve.best:
         label += f": {formats.perplexity(curve.best[1])} at {formats.significant(curve.best[0])}"
@@ -96,17 +66,17 @@ def _draw(axes: Axes, place: int, curve: Curve) -> None:
         curve.y,  # points at infinity are left out by matplotlib
         color=colour,
         linewidth=1.6,
-        linestyle=_DASHES[min(turn, len(_DASHES) - 1)],
+        linestyle=DASHES[min(turn, len(DASHES) - 1)],
         marker=marker,
         markersize=2.5,
         label=label,
     )
     if curve.best:
-        axes.plot(*curve.best, color=colour, marker=marker, markersize=8, markeredgecolor=_INK, zorder=4)
+        axes.plot(*curve.best, color=colour, marker=marker, markersize=8, markeredgecolor=INK, zorder=4)
 
 
 def _draw_base(axes: Axes, base: float) -> None:
-    axes.axhline(base, color=_INK, linewidth=1, linestyle=(0, (5, 3)))
+    axes.axhline(base, color=INK, linewidth=1, linestyle=(0, (5, 3)))
     axes.annotate(
         "LM alone",
         xy=(1, base),
@@ -130,41 +100,3 @@ def _limits(curves: Sequence[Curve], base: float | None) -> tuple[float, float]:
     high = min(high, low + 3 * interesting)
     room = 0.06 * max(high - low, 0.01 * low)
     return low - room, high + 1.5 * room  # the LM's level may be the highest, with its label above
-
-
-def _inline(svg: str, name: str, description: str) -> str:
-    """A matplotlib document as an element among others: own ids, no header, no global style."""
-    root = ET.fromstring(svg)
-    for parent in list(root.iter()):
-        for child in list(parent):
-            if child.tag.endswith(("}metadata", "}style")):
-                parent.remove(child)
-    for element in root.iter():
-        element.tag = element.tag.rpartition("}")[2]
-        element.attrib = {
-            key.rpartition("}")[2]: _attribute(key.rpartition("}")[2], value, name)
-            for key, value in element.attrib.items()
-        }
-    for key in ("width", "height", "version"):
-        root.attrib.pop(key, None)
-    root.attrib |= {
-        "xmlns": "http://www.w3.org/2000/svg",
-        "class": "plot",
-        "role": "img",
-        "aria-label": description,
-        "style": "stroke-linejoin: round; stroke-linecap: butt",  # was the removed global style
-    }
-    return ET.tostring(root, encoding="unicode")
-
-
-def _attribute(key: str, value: str, name: str) -> str:
-    if key == "id":
-        return f"{name}-{value}"
-    if key == "href":
-        return value.replace("#", f"#{name}-", 1)
-    value = re.sub(r"url\(#", f"url(#{name}-", value)
-    if key == "style":
-        value = value.replace(_INK, "currentColor")
-        for place, colour in enumerate(_SERIES, start=1):
-            value = value.replace(colour, f"var(--series-{place}, {colour})")
-    return value

@@ -1,0 +1,116 @@
+"""When each reason holds: the three effects against training progress and against width, drawn from records."""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from matplotlib.figure import Figure as Canvas
+
+from knnlm.paper.findings import Claim, Records, Term, better, check, gain
+from knnlm.paper.present.content import Figure, Table, interval, number, percent
+from knnlm.paper.present.figures import Line, series
+from knnlm.paper.recipes.regimes import arms
+from knnlm.paper.scales import Scale
+from knnlm.report.svg import INK, drawing
+
+
+class Effect(NamedTuple):
+    """One effect at one point, with its interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+EFFECTS = ("gain of kNN", "gain over the calibrated LM", "att over ffn", "approximate over exact")
+
+
+def points(records: Records, scale: Scale) -> dict[tuple[str, int | None], dict[str, Effect]]:
+    """All effects at every point that was measured, at tuned τ."""
+    found = {}
+    for lm, step in (*scale.checkpoints, *((name, None) for name in (*scale.widths, *scale.seeds))):
+        index, exact, ffn = arms(scale, lm, step)
+        terms = {
+            EFFECTS[0]: gain(exact, "tuned"), EFFECTS[1]: gain(exact, "tuned_on_calibrated", "calibrated"),
+            EFFECTS[2]: better(exact, ffn, "tuned"), EFFECTS[3]: better(index, exact, "tuned"),
+        }  # fmt: skip
+        if all(arm.name in records for arm in (index, exact, ffn)):
+            found[lm, step] = {name: _effect(t, records) for name, t in terms.items()}
+    return found
+
+
+def _effect(terms: tuple[Term, ...], records: Records) -> Effect:
+    finding = check(Claim(name="", says="", where="", terms=terms), records, ("main",))
+    return Effect(finding.effect, finding.low, finding.high)
+
+
+def table(records: Records, scale: Scale) -> Table:
+    """Every point with its LM's training and validation perplexity."""
+    rows = []
+    for (lm, step), effects in points(records, scale).items():
+        about = records[replace(arms(scale, lm, step)[1]).name]["results"]["lm"]
+        rows.append((
+            lm, f"{about['step']:,}", number(about["train_ppl"], 1), number(about["valid_ppl"], 1),
+            *(f"{percent(effects[n].value)} ({interval(effects[n].low, effects[n].high)})" for n in EFFECTS),
+        ))  # fmt: skip
+    return Table(("LM", "update", "training PPL", "validation PPL", *EFFECTS), tuple(rows))
+
+
+def progress(records: Records, scale: Scale) -> Figure | None:
+    """The effects against updates of training, with and without dropout."""
+    found = points(records, scale)
+    names = dict.fromkeys(lm for lm, _ in scale.checkpoints)
+    panels: dict[str, list[Line]] = {effect: [] for effect in EFFECTS}
+    for lm in names:
+        at = {s: e for (name, s), e in found.items() if name == lm and s is not None}
+        for effect in EFFECTS:
+            values = [at[s][effect] for s in at]
+            panels[effect].append(Line(
+                {"main": "with dropout", "no-dropout": "without dropout"}.get(lm, lm), list(at),
+                [100 * v.value for v in values], [(100 * v.low, 100 * v.high) for v in values],
+            ))  # fmt: skip
+    if not any(line.x for lines in panels.values() for line in lines):
+        return None
+    caption = (
+        "The main effects, each arm at its tuned τ, against updates of training; bars are 95 % intervals over "
+        "documents. With dropout the LM goes from under-trained to its best; without, on to overfitted."
+    )
+    return _panels("regimes-progress", caption, panels, "updates of training")
+
+
+def width(records: Records, scale: Scale) -> Figure | None:
+    """The effects against the width of the LM."""
+    found = points(records, scale)
+    panels: dict[str, list[Line]] = {}
+    for effect in EFFECTS:
+        have = [lm for lm in scale.widths if (lm, None) in found]
+        values = [found[lm, None][effect] for lm in have]
+        widths = [scale.lm(lm).preset.width for lm in have]
+        panels[effect] = [
+            Line("each LM at its best", widths, [100 * v.value for v in values],
+                 [(100 * v.low, 100 * v.high) for v in values])
+        ]  # fmt: skip
+    if not panels[EFFECTS[0]][0].x:
+        return None
+    caption = "The main effects, each arm at its tuned τ, against the width of the base LM; bars are 95 % intervals."
+    return _panels("regimes-width", caption, panels, "width")
+
+
+def _panels(name: str, caption: str, panels: dict[str, list[Line]], label: str) -> Figure:
+    def draw(canvas: Canvas) -> None:
+        grid = canvas.subplots(2, 2, sharex=True)
+        for axes, (effect, lines) in zip(grid.flat, panels.items(), strict=True):
+            for place, line in enumerate(lines):
+                if line.x:
+                    series(axes, place, line)
+            axes.axhline(0, color=INK, linewidth=0.8)
+            axes.set_title(f"{effect}, %", fontsize=9.5)
+            axes.set_xscale("log")
+            axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
+            axes.xaxis.set_minor_formatter(lambda x, _: "")
+            axes.grid(color=INK, alpha=0.12, linewidth=0.6)
+        for axes in grid[1]:
+            axes.set_xlabel(label)
+        handles, labels = grid.flat[0].get_legend_handles_labels()
+        canvas.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False, fontsize=8.5)
+
+    return Figure(name, caption, drawing(name, caption, (7.0, 5.0), draw))

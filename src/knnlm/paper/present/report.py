@@ -1,0 +1,205 @@
+"""A results folder → RESULTS.md, results.html and figures/: which section holds what, in which order."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from knnlm.files import finite, read_json, write_bytes
+from knnlm.paper.claims import claims
+from knnlm.paper.doubts import audit, doubts
+from knnlm.paper.findings import Finding, Records, check
+from knnlm.paper.present import figures, regimes, tables, words
+from knnlm.paper.present.content import Figure, Section, Table
+from knnlm.paper.present.markdown import markdown
+from knnlm.paper.present.page import page
+from knnlm.paper.recipes import sceptic
+from knnlm.paper.recipes import words as words_recipe
+from knnlm.paper.recipes.audit import precision, sign, zeros
+from knnlm.paper.recipes.baselines import exactly, paper_arm
+from knnlm.paper.rows import Counts, Evaluate, Recipe, Words
+from knnlm.paper.runner import SCALE_FILE, load_records
+from knnlm.paper.scales import Scale, scale_named
+
+MARKDOWN, PAGE, FIGURES = "RESULTS.md", "results.html", "figures"
+Part = str | Table | Figure
+
+
+class Report(NamedTuple):
+    """Where the report is, and its findings for other programs and for the terminal."""
+
+    markdown: Path
+    page: Path
+    findings: list[dict[str, Any]]
+    lines: list[str]
+
+
+class Findings(NamedTuple):
+    """Of the paper's claims, a sceptic's doubts and the audit."""
+
+    paper: list[Finding]
+    sceptic: list[Finding]
+    audit: list[Finding]
+
+    def all(self) -> list[Finding]:
+        """In order."""
+        return [*self.paper, *self.sceptic, *self.audit]
+
+
+def write_report(folder: Path) -> Report:
+    """Write everything that the records of `folder` say."""
+    scale = scale_named(read_json(folder / SCALE_FILE)["scale"])
+    records = load_records(folder)
+    files = render(records, scale)
+    (folder / FIGURES).mkdir(exist_ok=True)
+    for name, text in files.items():
+        write_bytes(folder / name, text.encode())
+    found = all_findings(records, scale)
+    lines = [f"{f.verdict:14} {words.numbers(f)}  {f.claim.name}" for f in found.all() if f.verdict != "not measured"]
+    return Report(folder / MARKDOWN, folder / PAGE, [_fields(f) for f in found.all()], lines)
+
+
+def render(records: Records, scale: Scale) -> dict[str, str]:
+    """The text of every file of a report, by name."""
+    sections = content(records, scale)
+    drawn = {f"{FIGURES}/{p.name}.svg": p.svg for s in sections for p in s.parts if isinstance(p, Figure)}
+    title = f"Why do nearest-neighbour language models work? Retrieval, scale {scale.name}"
+    return {MARKDOWN: markdown(title, sections, FIGURES), PAGE: page(title, sections), **drawn}
+
+
+def all_findings(records: Records, scale: Scale) -> Findings:
+    """Every claim checked."""
+    groups = ([check(c, records, scale.seeds) for c in make(scale)] for make in (claims, doubts, audit))
+    return Findings(*groups)
+
+
+def content(records: Records, scale: Scale) -> list[Section]:
+    """All sections; parts that have nothing to show are left out."""
+    found = all_findings(records, scale)
+    sections = [
+        Section("In short", _short(found)),
+        Section("What was run", _setup(records, scale)),
+        Section("The paper's claims", [words.counts(found.paper), tables.findings_table(_measured(found.paper))]),
+        Section("Table 1: which state, which similarity", [tables.baselines_table(records, scale)]),
+        Section("Table 3: approximate or exact, mask and score", [tables.recompute_table(records, scale)]),
+        Section("How large the store is", [figures.sizes(records, scale, f) for f in ("tau_1", "tuned")]),
+        Section("How peaky", [figures.temperatures(records, scale, f) for f in (scale.small, 1.0)]),
+        Section("Base LMs of other sizes", [tables.models_table(records, scale)]),
+        Section("Which words gain from approximation", _words(records, scale)),
+        Section("When each reason holds", _regimes(records, scale)),
+        Section("What a sceptic asks", _sceptic(records, scale, found)),
+        Section("The audit: confounds in the paper's code", _audit(records, scale, found)),
+        Section("How it was made", _provenance(records, scale)),
+    ]
+    return [s._replace(parts=kept) for s in sections if (kept := [p for p in s.parts if not _empty(p)])]
+
+
+def _short(found: Findings) -> list[Part]:
+    by_name = {f.claim.name: f for f in found.all()}
+    sentences = [
+        words.single(by_name, "kNN helps (τ = 1)"),
+        words.single(by_name, "kNN helps the calibrated LM"),
+        words.pair(by_name, "att beats ffn", "“att beats ffn”, with the index as in the paper"),
+        words.pair(by_name, "att beats ffn, exact search", "The same with exact search"),
+        words.pair(by_name, "approximate beats exact search", "“Approximate search beats exact search”"),
+        words.pair(by_name, "FAISS mask beats real mask", "“Approximate neighbours beat true ones”"),
+        words.single(by_name, "most of att's lead over ffn is temperature"),
+        words.counts(found.paper),
+    ]
+    effect = (
+        "An effect is a relative difference of test perplexity: the share by which the worse exceeds the better, with "
+        "a 95 % interval from a paired bootstrap over documents. A claim holds where the interval lies above zero, "
+        "does not hold where it lies below +0.5 %, and is undecided else."
+    )
+    return [*(s for s in sentences if s), effect]
+
+
+def _setup(records: Records, scale: Scale) -> list[Part]:
+    main = records.get(paper_arm(scale).name)
+    parts: list[Part] = []
+    if main is not None:
+        r = main["results"]
+        source = f"the first {scale.documents} articles" if scale.documents else "the training text"
+        cut = f", the first {scale.eval_characters:,} characters of each document" if scale.eval_characters else ""
+        parts.append(
+            f"Text: {scale.text}. The base LMs are trained on {source} ({r['lm']['train_tokens']:,} tokens), which is "
+            f"also what the store holds ({r['rows']:,} rows). λ and τ are tuned on {r['base']['valid_tokens']:,} "
+            f"tokens of the validation text and everything is reported on {r['base']['tokens']:,} tokens "
+            f"({r['base']['words']:,} words, {len(r['documents']['tokens'])} documents) of the test text{cut}. "
+            f"k = {scale.k:,}."
+        )
+    return [*parts, tables.lms_table(records)]
+
+
+def _words(records: Records, scale: Scale) -> list[Part]:
+    (row,) = words_recipe.recipe(scale).rows
+    assert isinstance(row, Words)
+    drawn = (figures.words(records, row, attribute) for attribute in ("length", "forward", "backward"))
+    return [f for f in drawn if f is not None]
+
+
+def _regimes(records: Records, scale: Scale) -> list[Part]:
+    drawn = (regimes.progress(records, scale), regimes.width(records, scale))
+    return [*(f for f in drawn if f is not None), regimes.table(records, scale)]
+
+
+def _sceptic(records: Records, scale: Scale, found: Findings) -> list[Part]:
+    rows = [r for r in sceptic.neighbours(scale).rows if isinstance(r, Counts)]
+    arm = paper_arm(scale)
+    indexes = [(f"{f}, {n} probed", replace(arm, factory=f, nprobe=n)) for f, n in scale.factories]
+    indexes += [("the paper's kind of index", arm), ("exact", exactly(arm))]
+    reduced = [(f"{w} principal components, exact", replace(exactly(arm), width=w)) for w in scale.components]
+    return [
+        tables.findings_table(_measured(found.sceptic)),
+        figures.neighbours(records, rows), tables.counts_table(records, rows),
+        figures.approximations(records, scale), tables.arms_table(records, [*indexes, *reduced]),
+    ]  # fmt: skip
+
+
+def _audit(records: Records, scale: Scale, found: Findings) -> list[Part]:
+    return [
+        words.counts(found.audit),
+        tables.findings_table(_measured(found.audit)),
+        "F1: zero rows.", tables.arms_table(records, _named(zeros(scale), "zeros")),
+        "F4: the sign of ffn with IP.", tables.arms_table(records, _named(sign(scale), "")),
+        "F6: precision of real scores.", tables.arms_table(records, _named(precision(scale), "")),
+        "The layer or its LayerNorm.", tables.arms_table(records, tables.norm_arms(scale)),
+        "F2 and F3: where λ comes from, and perplexity per token or per word.", tables.units_table(records, scale),
+    ]  # fmt: skip
+
+
+def _named(recipe: Recipe, field: str) -> list[tuple[str, Any]]:
+    arms = [r.arm for r in recipe.rows if isinstance(r, Evaluate)]
+    extra = (lambda a: f", {getattr(a, field):.0%} {field}") if field else (lambda _: "")
+    return [(f"{a.state} {a.metric.upper()}, {tables.setting(a)}{extra(a)}", a) for a in arms]
+
+
+def _provenance(records: Records, scale: Scale) -> list[Part]:
+    made = [r["provenance"] for r in records.values()]
+    commits = sorted({m["commit"] or "an installed package" for m in made})
+    versions = sorted({", ".join(f"{k} {v}" for k, v in m["versions"].items()) for m in made})
+    machines = sorted({m["machine"] for m in made})
+    lms = {(r["what"]["arm"]["lm"]): r["results"]["lm"] for r in records.values() if r["kind"] == "evaluate"}
+    training = sum(lm["train_seconds"] for lm in lms.values())
+    return [
+        f"{len(lms)} LMs trained in {training / 60:.0f} minutes and {len(records)} rows measured in "
+        f"{sum(m['seconds'] for m in made) / 60:.0f} minutes, stores, indexes and searches included, on "
+        f"{'; '.join(machines)}. Commits: {', '.join(commits)}. Versions: {'; '.join(versions)}.",
+        "Every number is in rows/, one JSON for each row, with the command that makes it. All of them: "
+        f"`knnlm reproduce all --scale {scale.name}`.",
+    ]
+
+
+def _measured(found: Sequence[Finding]) -> list[Finding]:
+    return [f for f in found if f.verdict != "not measured"]
+
+
+def _empty(part: Part) -> bool:
+    return isinstance(part, Table) and not part.rows
+
+
+def _fields(f: Finding) -> dict[str, Any]:
+    return finite({
+        "name": f.claim.name, "claim": f.claim.says, "where": f.claim.where, "verdict": f.verdict, "effect": f.effect,
+        "low": f.low, "high": f.high, "seeds": list(f.seeds), "paper": f.claim.paper,
+    })  # fmt: skip

@@ -1,0 +1,41 @@
+"""Findings → sentences. Each sentence says what the numbers say, whatever they say; none is written for one outcome."""
+
+from collections.abc import Mapping, Sequence
+
+from knnlm.paper.findings import Finding
+from knnlm.paper.present.content import interval, percent
+
+_VERB = {"holds": "holds", "does not hold": "does not hold", "undecided": "is undecided", "not measured": ""}
+
+
+def counts(found: Sequence[Finding]) -> str:
+    """How many of each verdict."""
+    total = [f for f in found if f.verdict != "not measured"]
+    parts = [f"{sum(f.verdict == v for f in total)} {w}" for v, w in
+             (("holds", "hold"), ("does not hold", "do not hold"), ("undecided", "are undecided"))]  # fmt: skip
+    return f"Of {len(total)} checks {', '.join(parts[:2])} and {parts[2]}."
+
+
+def numbers(f: Finding) -> str:
+    """Effect and interval."""
+    theirs = f"; paper {percent(f.claim.paper)}" if f.claim.paper is not None else ""
+    return f"{percent(f.effect)} ({interval(f.low, f.high)}{theirs})"
+
+
+def pair(found: Mapping[str, Finding], name: str, subject: str) -> str | None:
+    """A claim at τ = 1 and with each arm at its own τ, in one sentence."""
+    fixed, tuned = found.get(f"{name} (τ = 1)"), found.get(f"{name} (each at its own τ)")
+    if fixed is None or tuned is None or "not measured" in (fixed.verdict, tuned.verdict):
+        return None
+    return (
+        f"{subject}: at τ = 1 it {_VERB[fixed.verdict]}, {numbers(fixed)}; with each arm at its own τ it "
+        f"{_VERB[tuned.verdict]}, {numbers(tuned)}."
+    )
+
+
+def single(found: Mapping[str, Finding], name: str) -> str | None:
+    """One claim in one sentence."""
+    f = found.get(name)
+    if f is None or f.verdict == "not measured":
+        return None
+    return f"“{f.claim.name}” {_VERB[f.verdict]}: {numbers(f)}."
