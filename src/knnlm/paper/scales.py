@@ -71,14 +71,16 @@ class Scale:
         return next(lm for lm in self.lms if lm.name == name)
 
 
-def _variants(base: Preset, widths: tuple[int, ...], seeds: int) -> tuple[BaseLM, ...]:
-    """`main`, one LM for each smaller width, one without dropout, and further seeds."""
-    free = replace(base, name=f"{base.name}-no-dropout", dropout=0.0, attention_dropout=0.0)
+def _variants(base: Preset, widths: tuple[int, ...], seeds: int, free: tuple[int, ...]) -> tuple[BaseLM, ...]:
+    """`main`, one LM for each smaller width, one without dropout kept at the updates `free`, and further seeds."""
+    overfit = replace(
+        base, name=f"{base.name}-no-dropout", dropout=0.0, attention_dropout=0.0, steps=free[-1], keep=free
+    )
     thin = [replace(base, name=f"{base.name}-width-{w}", width=w) for w in widths]
     return (
         BaseLM("main", base),
         *(BaseLM(f"width-{p.width}", p) for p in thin),
-        BaseLM("no-dropout", free),
+        BaseLM("no-dropout", overfit),
         *(BaseLM(f"seed-{s}", base, s) for s in range(1, seeds)),
     )
 
@@ -89,28 +91,28 @@ _DEMO = replace(DEMO, keep=(100, 400))
 
 SMOKE_SCALE = Scale(
     name="smoke", text="embedded", documents=None, train_characters=60, eval_characters=100,
-    sizes=Sizes(16_000, 1_000, 1_000), lms=_variants(_SMOKE, (16,), 2), seeds=("main", "seed-1"),
+    sizes=Sizes(16_000, 1_000, 1_000), lms=_variants(_SMOKE, (16,), 2, (20, 40)), seeds=("main", "seed-1"),
     widths=("width-16", "main"), checkpoints=(("main", 20), ("no-dropout", 40)), k=64, ks=(1, 8, 64),
     fractions=(0.25, 1.0), draws=2, small=0.25, zeros=(0.26,), factories=(("IVF64,Flat", 4), ("PQ8np", 1)),
     components=(16,), least=3,
 )  # fmt: skip
 DEMO_SCALE = Scale(
     name="demo", text="embedded", documents=None, train_characters=10_000, eval_characters=1_000,
-    sizes=Sizes(413_000, 4_000, 4_600), lms=_variants(_DEMO, (64, 32), 2), seeds=("main", "seed-1"),
+    sizes=Sizes(413_000, 4_000, 4_600), lms=_variants(_DEMO, (64, 32), 2, (100, 400)), seeds=("main", "seed-1"),
     widths=("width-32", "width-64", "main"), checkpoints=(("main", 100), ("no-dropout", 400)), k=1024,
     ks=(1, 4, 16, 64, 256, 1024, 4096), fractions=(0.05, 0.25, 0.5, 1.0), draws=2, small=0.05, zeros=(0.26,),
     factories=(("IVF512,Flat", 1), ("IVF512,Flat", 32), ("IVF512,PQ8np", 512)), components=(64,),
 )  # fmt: skip
 LAPTOP_SCALE = Scale(
-    name="laptop", text="wikitext-2", documents=60, train_characters=None, eval_characters=1_000,
-    sizes=Sizes(300_000, 15_000, 15_000), lms=_variants(LAPTOP, (128, 64), 2), seeds=("main", "seed-1"),
+    name="laptop", text="wikitext-2", documents=60, train_characters=None, eval_characters=700,
+    sizes=Sizes(304_391, 9_800, 9_500), lms=_variants(LAPTOP, (128, 64), 2, (200, 400, 1_000)), seeds=("main", "seed-1"),
     widths=("width-64", "width-128", "main"),
     checkpoints=(
-        *(("main", step) for step in (100, 200, 400, 800, 1_400)),
-        *(("no-dropout", step) for step in (200, 400, 800, 2_000)),
+        *(("main", step) for step in (100, 400, 800, 2_000)),
+        *(("no-dropout", step) for step in (200, 400, 1_000)),
     ),
     k=1024, ks=(1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096),
-    fractions=(0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0), draws=3, small=0.05, zeros=(0.05, 0.26, 0.5),
+    fractions=(0.05, 0.1, 0.25, 0.5, 0.75, 1.0), draws=3, small=0.05, zeros=(0.05, 0.26, 0.5),
     factories=(
         *(("IVF512,Flat", nprobe) for nprobe in (1, 4, 16)),
         *((f"PQ{size}np", 1) for size in (8, 16, 32, 64)),
@@ -122,7 +124,7 @@ LAPTOP_SCALE = Scale(
 PAPER_SCALE = Scale(
     name="paper", text="wikitext-103", documents=None, train_characters=None, eval_characters=None,
     sizes=Sizes(112_735_284, 237_669, 268_161),
-    lms=_variants(replace(PAPER, keep=(20_000, 100_000, 286_000)), (512, 256), 2), seeds=("main", "seed-1"),
+    lms=_variants(replace(PAPER, keep=(20_000, 100_000, 286_000)), (512, 256), 2, (20_000, 100_000)), seeds=("main", "seed-1"),
     widths=("width-256", "width-512", "main"), checkpoints=(("main", 20_000), ("main", 100_000)),
     k=1024, ks=(1, 4, 16, 64, 256, 1024, 4096), fractions=(0.05, *_TENTHS, 1.0), draws=1, small=0.05,
     zeros=(0.05, 0.26, 0.5), factories=(("IVF4096,PQ64np", 8), ("IVF4096,PQ64np", 1024), ("IVF4096,PQ32np", 32)),
