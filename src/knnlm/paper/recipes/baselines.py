@@ -9,7 +9,7 @@ from knnlm.similarity import METRICS
 
 def paper_arm(scale: Scale, lm: str = "main") -> Arm:
     """The paper's kNN-LM: att, L2, FAISS mask and score. Every other arm is this one with something changed."""
-    return Arm(lm=lm, k=scale.k)
+    return Arm(lm=lm, k=scale.k, factory=scale.factory)
 
 
 def exactly(arm: Arm) -> Arm:

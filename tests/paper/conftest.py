@@ -1,0 +1,58 @@
+"""The whole of `knnlm reproduce all --scale smoke`, run once for all tests, with its searches counted."""
+
+import fcntl
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import knnlm.search.cache as cache
+import knnlm.search.retrieval as retrieval
+from knnlm.cli.main import run
+from knnlm.paper.findings import Records
+from knnlm.paper.runner import load_records
+from knnlm.paper.scales import SMOKE_SCALE, Scale
+from knnlm.search.retrieval import Retrieval, Search
+from knnlm.states.store import Store
+from tests.search.conftest import built as built
+from tests.search.conftest import lm as lm
+from tests.search.conftest import queries as queries
+from tests.search.conftest import store as store
+
+
+class Smoke(NamedTuple):
+    """The results folder, its records, and how often each search was run."""
+
+    folder: Path
+    scale: Scale
+    records: Records
+    searches: list[tuple[list[Any], int]]
+
+
+@pytest.fixture(scope="session")
+def smoke(tmp_path_factory: pytest.TempPathFactory) -> Smoke:
+    """Nobody may change it. Several workers share one run: the second waits for the first."""
+    shared = tmp_path_factory.getbasetemp().parent
+    folder, counted = shared / "reproduce-smoke", shared / "reproduce-searches.json"
+    with (shared / "reproduce.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not counted.is_file():
+            counted.write_text(json.dumps(_run(folder)))
+    searches = [(what, times) for what, times in json.loads(counted.read_text())]
+    return Smoke(folder, SMOKE_SCALE, load_records(folder), searches)
+
+
+def _run(folder: Path) -> list[tuple[list[Any], int]]:
+    counts: Counter[tuple[Any, ...]] = Counter()
+    real = retrieval.searcher
+
+    def counting(store: Store, what: Retrieval) -> Search:
+        counts[str(store.path), what.key, what.metric, what.mask] += 1
+        return real(store, what)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cache, "searcher", counting)
+        assert run(["reproduce", "all", "--scale", "smoke", "--out", str(folder), "--json"]) == 0
+    return [(list(what), times) for what, times in counts.items()]

@@ -1,0 +1,72 @@
+"""The report: made from records alone, the same bytes each time, and as committed."""
+
+import copy
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from knnlm.files import read_json
+from knnlm.paper.present.report import FIGURES, MARKDOWN, PAGE, render
+from knnlm.paper.rows import Arm
+from knnlm.paper.runner import SCALE_FILE, load_records
+from knnlm.paper.scales import scale_named
+from tests.paper.conftest import Smoke
+
+RESULTS = sorted(Path(__file__).parents[2].glob(f"docs/results/*/{SCALE_FILE}"))
+
+
+@pytest.mark.parametrize("file", RESULTS, ids=lambda f: f.parent.name)
+def test_committed_reports_are_what_committed_records_say(file: Path) -> None:
+    folder = file.parent
+    files = render(load_records(folder), scale_named(read_json(file)["scale"]))
+    for name, text in files.items():
+        assert (folder / name).read_text() == text, f"run 'knnlm reproduce' on {folder.name} again"
+    assert {p.name for p in (folder / FIGURES).iterdir()} == {Path(n).name for n in files if n.startswith(FIGURES)}
+
+
+def test_a_number_that_changes_changes_the_report(smoke: Smoke) -> None:
+    before = render(smoke.records, smoke.scale)
+    assert render(smoke.records, smoke.scale) == before
+    changed = copy.deepcopy(dict(smoke.records))
+    name = Arm(k=smoke.scale.k, factory=smoke.scale.factory).name
+    changed[name]["results"]["tuned"]["ppl"] *= 2
+    after = render(changed, smoke.scale)
+    assert after[MARKDOWN] != before[MARKDOWN]
+    assert after[PAGE] != before[PAGE]
+
+
+def test_the_page_stands_alone(smoke: Smoke) -> None:
+    page = (smoke.folder / PAGE).read_text()
+    assert not re.search(r"<script|<link|src=|@import|https?://(?!www\.w3\.org)", page)
+    assert page.count("<table>") == page.count("</table>") > 5
+    ids = re.findall(r' id="([^"]+)"', page)
+    assert len(set(ids)) == len(ids)
+
+
+def test_figures_are_well_formed_and_linked(smoke: Smoke) -> None:
+    text = (smoke.folder / MARKDOWN).read_text()
+    drawn = sorted((smoke.folder / FIGURES).glob("*.svg"))
+    assert len(drawn) >= 10
+    for file in drawn:
+        ET.fromstring(file.read_text())
+        assert f"({FIGURES}/{file.name})" in text
+
+
+def test_markdown_tables_have_as_many_cells_in_every_line(smoke: Smoke) -> None:
+    width = 0
+    for line in (smoke.folder / MARKDOWN).read_text().splitlines():
+        if line.startswith("|"):
+            cells = len(re.split(r"(?<!\\)\|", line))
+            assert width in (0, cells)
+            width = cells
+        else:
+            width = 0
+
+
+def test_a_report_of_some_recipes_leaves_the_rest_out(smoke: Smoke) -> None:
+    some = {name: r for name, r in smoke.records.items() if name.startswith("main_att_l2") and r["kind"] == "evaluate"}
+    text = render(some, smoke.scale)[MARKDOWN]
+    assert "not measured" not in text
+    assert "nan" not in text

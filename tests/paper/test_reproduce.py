@@ -1,0 +1,153 @@
+"""`knnlm reproduce`: every row measured once, with provenance; nothing searched twice; interruptions do not show."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from knnlm.cli.main import run
+from knnlm.paper.recipes import recipes
+from knnlm.paper.runner import load_records, most_neighbours, unique_rows
+from tests.paper.conftest import Smoke
+
+LABELS = {
+    "tab:knn_baselines", "tab:knn_recompute", "fig:subsample_dstore_only", "fig:datastore_size",
+    "fig:small_temperature", "fig:full_temperature", "tab:knn_other_models", "fig:token_analysis_len", "fig:entropy",
+}  # fmt: skip
+
+
+def test_every_row_of_every_recipe_has_a_record(smoke: Smoke) -> None:
+    rows = unique_rows(recipes(smoke.scale))
+    assert {row.name for row in rows} == set(smoke.records)
+    for record in smoke.records.values():
+        made = record["provenance"]
+        assert made["command"].startswith("knnlm reproduce ")
+        assert made["command"].endswith("--scale smoke")
+        assert {"commit", "seed", "machine", "seconds", "versions"} <= made.keys()
+        assert record["scale"] == "smoke"
+
+
+def test_no_search_is_run_twice(smoke: Smoke) -> None:
+    """Each store and mask is searched once for the validation and once for the test text, whatever rows use it."""
+    assert all(times == 2 for _, times in smoke.searches), smoke.searches
+    assert len(smoke.searches) == len(most_neighbours(unique_rows(recipes(smoke.scale))))
+
+
+def test_a_finished_run_measures_nothing_and_reports_the_same(smoke: Smoke, capsys: pytest.CaptureFixture[str]) -> None:
+    before = {p.name: p.read_bytes() for p in smoke.folder.glob("*.*")}
+    assert run(["reproduce", "baselines", "--scale", "smoke", "--out", str(smoke.folder), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["measured"] == 0
+    assert found["rows"] == 16
+    assert {p.name: p.read_bytes() for p in smoke.folder.glob("*.*")} == before
+
+
+def test_killed_runs_end_with_the_same_results(smoke: Smoke, tmp_path: Path) -> None:
+    """Killed again and again, a little later each time; what it ends with is what an undisturbed run gives."""
+    program = [sys.executable, "-m", "tests.paper.killable", str(tmp_path / "killed"), "audit-precision"]
+    kills = 0
+    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdin is not None
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == "ready\n"
+        for turn in range(60):
+            print(file=parent.stdin, flush=True)
+            child = int(parent.stdout.readline())
+            time.sleep(0.25 * (1 + turn))
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+            status = int(parent.stdout.readline())
+            if status == 0:
+                break
+            assert os.WTERMSIG(status) == signal.SIGKILL
+            kills += 1
+        parent.stdin.close()
+    assert kills >= 3
+    found = load_records(tmp_path / "killed")
+    assert len(found) == 4
+    for name, record in found.items():
+        assert _results(record) == _results(smoke.records[name])
+
+
+def _results(record: Any) -> Any:
+    """All but how it was made and how fast the LM was trained."""
+    kept = {name: value for name, value in record.items() if name != "provenance"}
+    kept["results"] = json.loads(json.dumps(kept["results"]))
+    kept["results"].get("lm", {}).pop("train_seconds", None)
+    return kept
+
+
+def test_the_list_covers_the_paper(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["reproduce", "--list", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)["recipes"]
+    assert {label for entry in listed for label in entry["labels"]} >= LABELS
+    assert len({entry["name"] for entry in listed}) == len(listed)
+
+
+def test_a_label_names_its_recipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["reproduce", "tab:knn_recompute", "--plan", "--json", "--scale", "paper"]) == 0
+    assert json.loads(capsys.readouterr().out)["rows"] == 8
+
+
+def test_the_papers_own_scale_is_planned_with_its_constants(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["reproduce", "all", "--plan", "--json", "--scale", "paper"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    steps = "\n".join(step["what"] for step in found["steps"])
+    for constant in ("IVF4096,PQ64np", "112,735,284 rows", "286,000 updates of 3 × 3072 tokens", "k 1,024"):
+        assert constant in steps
+    assert found["bytes"] > 112_735_284 * 2 * 2 * 1024  # att and ffn in fp16
+    assert found["seconds"] > 0
+
+
+def test_a_plan_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["reproduce", "all", "--plan"]) == 0
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ([], "no recipe given: name some (see knnlm reproduce --list), or write 'all'"),
+        (["baseline"], "unknown recipe 'baseline': did you mean 'baselines'?"),
+        (["all", "--scale", "labtop"], "unknown scale 'labtop': did you mean 'laptop'?"),
+        (["all", "--scale", "laptop", "--data", "nowhere"], "there is no folder nowhere"),
+        (["all", "--scale", "smoke", "--data", "."], "scale smoke uses the embedded text"),
+        (["all", "--scale", "laptop", "--data", "empty"], "holds no text files"),
+        (["all", "--scale", "laptop"], "cannot read data set Salesforce/wikitext"),
+    ],
+)
+def test_bad_input_gets_one_sentence(
+    arguments: list[str],
+    sentence: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    Path("empty").mkdir()
+    assert run(["reproduce", *arguments]) in (1, 2)
+    message = capsys.readouterr().err.strip().splitlines()[-1]
+    assert message.startswith("knnlm: ")
+    assert sentence in message
+
+
+def test_results_of_another_scale_are_left_alone(smoke: Smoke, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["reproduce", "all", "--scale", "demo", "--out", str(smoke.folder)]) == 1
+    assert "holds results of scale smoke, not demo: choose another --out" in capsys.readouterr().err
+    assert load_records(smoke.folder) == smoke.records
+
+
+def test_a_folder_with_other_things_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "thesis.tex").write_text("mine")
+    assert run(["reproduce", "all", "--scale", "smoke", "--out", str(tmp_path)]) == 1
+    assert "is not empty (thesis.tex …): choose another --out" in capsys.readouterr().err
+    assert sorted(p.name for p in tmp_path.iterdir() if p.name != ".lock") == ["thesis.tex"]
