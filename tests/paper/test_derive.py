@@ -16,7 +16,7 @@ from knnlm.taps import Tap
 
 def test_a_part_of_a_store_keeps_states_and_tokens_together(store: Store) -> None:
     rows = subsample(store.rows, 0.3, draw=1)
-    part = derive(store, store.path.parent / "part", "att", {"fraction": 0.3}, rows=rows)
+    part = derive(store, store.path.parent / "part", ("att",), {"fraction": 0.3}, rows=rows)
     assert part.rows == len(rows) == round(0.3 * store.rows)
     assert np.array_equal(part.targets, store.targets[rows])
     assert np.array_equal(part.key("att").all(), store.key("att").gather(rows))
@@ -41,8 +41,8 @@ def test_an_interrupted_derivation_goes_on(store: Store, monkeypatch: pytest.Mon
 
     out = store.path.parent / "normed"
     with pytest.raises(KeyboardInterrupt):
-        derive(store, out, "ffn", {"change": "LayerNorm"}, change=fails_later)
-    found = derive(store, out, "ffn", {"change": "LayerNorm"}, change=normalized)
+        derive(store, out, ("ffn",), {"change": "LayerNorm"}, change=fails_later)
+    found = derive(store, out, ("ffn",), {"change": "LayerNorm"}, change=normalized)
     whole = normalized(store.key("ffn").all().astype(np.float32)).astype(np.float16)
     assert np.array_equal(found.key("ffn").all(), whole)
 

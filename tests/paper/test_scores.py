@@ -66,7 +66,7 @@ def test_flipped_scores_put_the_farthest_first_and_leave_missing_ones_out() -> N
 
 def test_a_store_with_zero_rows_holds_them_at_its_end(store: Store) -> None:
     count = zero_rows(store.rows, 0.26)
-    dirty = derive(store, store.path.parent / "dirty", "att", {"zeros": 0.26}, zeros=count)
+    dirty = derive(store, store.path.parent / "dirty", ("att",), {"zeros": 0.26}, zeros=count)
     assert dirty.rows == store.rows + count
     assert count / dirty.rows == pytest.approx(0.26, abs=1e-3)
     assert not dirty.key("att").read(store.rows, dirty.rows).any()

@@ -51,8 +51,8 @@ DEMO = Preset(
 )  # fmt: skip
 LAPTOP = Preset(
     name="laptop", vocab_size=4096, width=256, layers=3, heads=4, context=256, dropout=0.3, attention_dropout=0.1,
-    batch=8, steps=2_000, lr=2e-3, warmup=100, weight_decay=0.1, valid_every=100, valid_tokens=30_000,
-    keep=(100, 200, 400, 800, 1_400, 2_000),
+    batch=8, steps=1_200, lr=2e-3, warmup=100, weight_decay=0.1, valid_every=100, valid_tokens=60_000,
+    keep=(100, 400, 800),
 )  # fmt: skip
 # peers.md 1.2: 16 layers, 8 heads, d 1024, ffn 4096, 33,344 BPE, 3072 tokens a sample and 9216 an update,
 # 286,000 updates, dropout 0.3/0.1. The optimiser is ours (AdamW); the paper's was NAG with a learning rate of 1.

@@ -4,7 +4,7 @@ Derived stores go through the same search, caches and checks as real ones; their
 and to which store. Only experiments make them: `knnlm build` cannot write a row that no model saw.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from knnlm.files import only_writer
 from knnlm.states.store import KIND, Store, open_store
-from knnlm.states.table import ColumnType, TableWriter
+from knnlm.states.table import Column, ColumnType, TableWriter
 
 _ROWS = 1 << 16
 _PCA_ROWS = 1 << 17
@@ -26,7 +26,7 @@ Change = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 def derive(
     source: Store,
     out: Path,
-    key: str,
+    keys: Sequence[str],
     note: Mapping[str, Any],
     *,
     rows: NDArray[np.integer] | None = None,
@@ -34,30 +34,34 @@ def derive(
     change: Change | None = None,
     width: int | None = None,
 ) -> Store:
-    """`source` with only `rows` (ascending), its states of `key` changed to `width`, and then `zeros` zero rows."""
-    column = source.key(key)
+    """`source` with only `rows` (ascending), its states `keys` changed to `width`, and then `zeros` zero rows."""
+    states = {key: source.key(key) for key in keys}
     others = {n: c for n, c in source.table.columns.items() if n not in source.keys}
-    columns = {key: ColumnType(column.type.dtype, width or column.type.width)}
+    columns = {key: ColumnType(c.type.dtype, width or c.type.width) for key, c in states.items()}
     columns |= {name: other.type for name, other in others.items()}
-    meta = {**source.meta, "keys": [key], "derived": dict(note), "from": source.fingerprint}
+    meta = {**source.meta, "keys": list(keys), "derived": dict(note), "from": source.fingerprint}
     picked = np.arange(source.rows) if rows is None else rows
     with only_writer(out), TableWriter(out, KIND, columns, meta) as writer:
         while not writer.manifest["complete"]:
             place = writer.rows
             ids = picked[place : place + _ROWS]
             if len(ids):
-                states = column.gather(ids)
-                if change is not None:
-                    states = change(states.astype(np.float32)).astype(column.type.dtype)
-                writer.append({key: states, **{name: other.gather(ids) for name, other in others.items()}})
+                found = {key: _changed(c, ids, change) for key, c in states.items()}
+                writer.append({**found, **{name: other.gather(ids) for name, other in others.items()}})
                 writer.commit()
             elif place < len(picked) + zeros:
                 count = min(_ROWS, len(picked) + zeros - place)
                 writer.append({n: np.zeros(c.shape(count), c.dtype) for n, c in columns.items()})
                 writer.commit()
             else:
-                writer.finish(source.table.manifest["summary"])
+                words = round(source.words * len(picked) / source.rows)  # a token's share of them
+                writer.finish({**source.table.manifest["summary"], "words": words})
     return open_store(out)
+
+
+def _changed(column: Column, ids: NDArray[np.integer], change: Change | None) -> NDArray[Any]:
+    rows = column.gather(ids)
+    return rows if change is None else change(rows.astype(np.float32)).astype(column.type.dtype)
 
 
 def subsample(rows: int, fraction: float, draw: int) -> NDArray[np.int64]:

@@ -44,6 +44,9 @@ class Scale:
     train_characters: int | None
     eval_characters: int | None
     """Characters used of each training, and of each validation and test document; None is all."""
+    eval_rows: int | None
+    """Tokens of the validation and of the test text that are searched for, drawn at random; None is all. Each has all
+    the context that its text gives it."""
     sizes: Sizes
     lms: tuple[BaseLM, ...]
     seeds: tuple[str, ...]
@@ -92,26 +95,26 @@ _SMOKE = replace(SMOKE, keep=(20, 40))
 _DEMO = replace(DEMO, keep=(100, 400))
 
 SMOKE_SCALE = Scale(
-    name="smoke", text="embedded", documents=None, train_characters=40, eval_characters=100,
+    name="smoke", text="embedded", documents=None, train_characters=40, eval_characters=200, eval_rows=600,
     sizes=Sizes(16_000, 1_000, 1_000), lms=_variants(_SMOKE, (16,), 2, (20, 40)), seeds=("main", "seed-1"),
     widths=("width-16", "main"), checkpoints=(("main", 20), ("no-dropout", 40)), k=64, ks=(1, 8, 64),
     fractions=(0.25, 1.0), draws=2, small=0.25, zeros=(0.26,), factories=(("IVF32,Flat", 4), ("PQ8x4np", 1)),
     components=(16,), factory="IVF32,PQ8x4np", least=3,
 )  # fmt: skip
 DEMO_SCALE = Scale(
-    name="demo", text="embedded", documents=None, train_characters=10_000, eval_characters=1_000,
+    name="demo", text="embedded", documents=None, train_characters=10_000, eval_characters=2_000, eval_rows=None,
     sizes=Sizes(413_000, 4_000, 4_600), lms=_variants(_DEMO, (64, 32), 2, (100, 400)), seeds=("main", "seed-1"),
     widths=("width-32", "width-64", "main"), checkpoints=(("main", 100), ("no-dropout", 400)), k=1024,
     ks=(1, 4, 16, 64, 256, 1024, 4096), fractions=(0.05, 0.25, 0.5, 1.0), draws=2, small=0.05, zeros=(0.26,),
     factories=(("IVF512,Flat", 1), ("IVF512,Flat", 32), ("IVF512,PQ8np", 512)), components=(64,),
 )  # fmt: skip
 LAPTOP_SCALE = Scale(
-    name="laptop", text="wikitext-2", documents=60, train_characters=None, eval_characters=700,
-    sizes=Sizes(304_391, 9_800, 9_500), lms=_variants(LAPTOP, (128, 64), 2, (200, 400, 1_000)),
+    name="laptop", text="wikitext-2", documents=60, train_characters=None, eval_characters=6_000, eval_rows=10_000,
+    sizes=Sizes(304_391, 10_000, 10_000), lms=_variants(LAPTOP, (128, 64), 2, (200, 400, 800)),
     seeds=("main", "seed-1"), widths=("width-64", "width-128", "main"),
     checkpoints=(
-        *(("main", step) for step in (100, 400, 800, 2_000)),
-        *(("no-dropout", step) for step in (200, 400, 1_000)),
+        *(("main", step) for step in (100, 400, 800)),
+        *(("no-dropout", step) for step in (200, 400, 800)),
     ),
     k=1024, ks=(1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096),
     fractions=(0.05, 0.1, 0.25, 0.5, 0.75, 1.0), draws=3, small=0.05, zeros=(0.05, 0.26, 0.5),
@@ -124,7 +127,7 @@ LAPTOP_SCALE = Scale(
 )  # fmt: skip
 # 112,735,284 BPE tokens; validation and test are 217,646 and 245,569 words at 1.092 tokens a word (F1, F3).
 PAPER_SCALE = Scale(
-    name="paper", text="wikitext-103", documents=None, train_characters=None, eval_characters=None,
+    name="paper", text="wikitext-103", documents=None, train_characters=None, eval_characters=None, eval_rows=None,
     sizes=Sizes(112_735_284, 237_669, 268_161),
     lms=_variants(replace(PAPER, keep=(20_000, 100_000, 286_000)), (512, 256), 2, (20_000, 100_000)),
     seeds=("main", "seed-1"),

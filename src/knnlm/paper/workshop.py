@@ -158,7 +158,17 @@ class Workshop:
             )
             for split, text in (("store", self.texts.train), ("valid", self.texts.valid), ("test", self.texts.test))
         }  # fmt: skip
-        return Material(**opened, key="ffn" if arm.state.startswith("ffn") else "att")
+        sampled = {split: self._sampled(opened[split], name, split) for split in ("valid", "test")}
+        return Material(opened["store"], **sampled, key="ffn" if arm.state.startswith("ffn") else "att")
+
+    def _sampled(self, queries: Store, name: str, split: str) -> Store:
+        """The tokens that are searched for: the same ones for every LM, since all share their tokenizer."""
+        count = self.scale.eval_rows
+        if count is None or count >= queries.rows:
+            return queries
+        rows = subsample(queries.rows, count / queries.rows, draw=0)
+        out = self.folder / "states" / name / f"{split}-{count}"
+        return derive(queries, out, queries.keys, {"rows": count, "draw": 0}, rows=rows)
 
     def _derived(self, arm: Arm, m: Material) -> Material:
         if arm.state == "ffn-normed":
@@ -186,7 +196,7 @@ class Workshop:
     def _derive(self, m: Material, split: str, note: dict[str, Any], **how: Any) -> Store:
         source: Store = getattr(m, split)
         name = fingerprint({"from": source.fingerprint, "key": m.key, "note": note})[:16]
-        return derive(source, self.folder / "derived" / name, m.key, note, **how)
+        return derive(source, self.folder / "derived" / name, (m.key,), note, **how)
 
     def _retrieval(self, arm: Arm, key: str, mask: str) -> Retrieval:
         return Retrieval(key=key, metric=arm.metric, mask=mask, score="search", k=arm.k)
