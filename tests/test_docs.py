@@ -49,3 +49,17 @@ def test_the_guides_commands_run_as_they_stand(capsys: pytest.CaptureFixture[str
     for words in commands:
         assert words[0] == "knnlm"
         assert run(words[1:]) == 0, capsys.readouterr().err
+
+
+def test_the_commands_of_reproduce_run_as_they_stand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = (DOCS / "reproduce.md").read_text()
+    block = re.search(r"<!-- commands: run by tests -->\n```bash\n(.*?)```", text, re.DOTALL)
+    assert block
+    commands = [shlex.split(line, comments=True) for line in block[1].splitlines()]
+    assert len(commands) == 3
+    for words in commands:
+        assert run(words[1:]) == 0, capsys.readouterr().err
+    assert (tmp_path / "smoke" / "RESULTS.md").is_file()

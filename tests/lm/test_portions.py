@@ -2,14 +2,15 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knnlm.lm.documents import Document, Source
-from knnlm.lm.portions import Excerpts, HeldOut
+from knnlm.lm.documents import Document, Files, Source
+from knnlm.lm.portions import Beginning, Excerpts, HeldOut
 
 
 @dataclass(frozen=True)
@@ -100,3 +101,15 @@ def test_descriptions_tell_portions_and_texts_apart() -> None:
     ]
     descriptions = [p.describe() for p in portions]
     assert all(x != y for i, x in enumerate(descriptions) for y in descriptions[:i])
+
+
+def test_a_beginning_is_the_first_documents(tmp_path: Path) -> None:
+    paths = []
+    for name in "abc":
+        (tmp_path / f"{name}.txt").write_text(f"document {name}\n")
+        paths.append(tmp_path / f"{name}.txt")
+    whole = Files(tuple(paths))
+    part = Beginning(whole, 2)
+    assert [d.name for d in part] == ["a.txt", "b.txt"]
+    assert part.describe() != whole.describe()
+    assert part.describe()["files"] == whole.describe()["files"]

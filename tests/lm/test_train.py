@@ -16,7 +16,7 @@ from knnlm.lm.documents import Document, Source
 from knnlm.lm.load import load_model
 from knnlm.lm.presets import new_model
 from knnlm.lm.tokenizer import token_stream
-from knnlm.lm.train import RECORD, learning_rate, new_optimizer, next_token_loss
+from knnlm.lm.train import CHECKPOINTS, RECORD, learning_rate, new_optimizer, next_token_loss
 from tests.lm.training import TINY, Texts, contents, write_text
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -70,6 +70,20 @@ def test_the_best_weights_on_validation_are_kept_not_the_last(tmp_path: Path, pr
     assert trained.best_step == min(history, key=lambda step: history[step]) < trained.steps
     assert valid_loss(tmp_path / "m", prose) == pytest.approx(history[trained.best_step], abs=1e-5)
     assert history[trained.steps] > history[trained.best_step] + 0.01
+
+
+def test_models_on_the_way_are_kept_as_folders(tmp_path: Path, prose: Texts) -> None:
+    preset = dataclasses.replace(TINY, keep=(10, 20))
+    prose.into(tmp_path / "m", preset)
+    history = {entry["step"]: entry["valid_loss"] for entry in read_json(tmp_path / "m" / RECORD)["history"]}
+    for step in preset.keep:
+        assert valid_loss(tmp_path / "m" / CHECKPOINTS / str(step), prose) == pytest.approx(history[step], abs=1e-5)
+
+
+def test_keeping_models_changes_nothing_else(tmp_path: Path, prose: Texts) -> None:
+    prose.into(tmp_path / "a")
+    prose.into(tmp_path / "b", dataclasses.replace(TINY, keep=(10,)))
+    assert weights(tmp_path / "a") == weights(tmp_path / "b")
 
 
 def test_the_same_seed_gives_the_same_weights_bit_for_bit_and_another_gives_others(

@@ -12,6 +12,7 @@ from knnlm.paper.expected import printed, published
 from knnlm.paper.findings import Claim, Records, better, check, gain, less, verdict
 from knnlm.paper.rows import Arm
 from knnlm.paper.scales import SCALES, SMOKE_SCALE, Scale
+from knnlm.paper.word_findings import word_findings
 from knnlm.paper.word_types import entropies, trend
 from tests.paper.conftest import Smoke
 
@@ -138,3 +139,9 @@ def test_a_trend_is_found_with_its_interval() -> None:
     assert found.low < -0.5 < found.high
     assert found.high < 0
     assert found.intercept == pytest.approx(2, abs=0.5)
+
+
+def test_appendix_d_becomes_findings(smoke: Smoke) -> None:
+    found = word_findings(smoke.records, smoke.scale)
+    assert [f.claim.where for f in found] == ["appendix D"] * 3
+    assert all(f.low <= f.effect <= f.high for f in found)

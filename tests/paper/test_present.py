@@ -22,7 +22,8 @@ def test_committed_reports_are_what_committed_records_say(file: Path) -> None:
     folder = file.parent
     files = render(load_records(folder), scale_named(read_json(file)["scale"]))
     for name, text in files.items():
-        assert (folder / name).read_text() == text, f"run 'knnlm reproduce' on {folder.name} again"
+        again = f"knnlm reproduce --report --scale {folder.name} --out docs/results/{folder.name}"
+        assert (folder / name).read_text() == text, f"run '{again}'"
     assert {p.name for p in (folder / FIGURES).iterdir()} == {Path(n).name for n in files if n.startswith(FIGURES)}
 
 

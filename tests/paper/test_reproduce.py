@@ -3,17 +3,22 @@
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from knnlm.cli.main import run
+from knnlm.lm.documents import HubDataset
 from knnlm.paper.recipes import recipes
 from knnlm.paper.runner import load_records, most_neighbours, unique_rows
+from knnlm.paper.scales import SCALES, SMOKE_SCALE, HubArticles
+from knnlm.states.store import open_store
 from tests.paper.conftest import Smoke
 
 LABELS = {
@@ -146,3 +151,67 @@ def test_a_folder_with_other_things_is_left_alone(tmp_path: Path, capsys: pytest
     assert run(["reproduce", "all", "--scale", "smoke", "--out", str(tmp_path)]) == 1
     assert "is not empty (thesis.tex …): choose another --out" in capsys.readouterr().err
     assert sorted(p.name for p in tmp_path.iterdir() if p.name != ".lock") == ["thesis.tex"]
+
+
+def test_lines_of_the_hub_become_articles_again(tmp_path: Path) -> None:
+    lines = [
+        "",
+        " = One = \n",
+        "",
+        " first text \n",
+        " = = Part = = \n",
+        " more \n",
+        "",
+        " = Two = \n",
+        "",
+        " second \n",
+    ]
+    rows = "\n".join(json.dumps({"text": line}) for line in lines)
+    (tmp_path / "train.jsonl").write_text(rows + "\n")
+    found = list(HubArticles(HubDataset(str(tmp_path), None, "train")))
+    assert [d.name.partition(": ")[2] for d in found] == ["One", "Two"]
+    assert "more" in found[0].text
+    assert found[0].line_ends
+
+
+def test_queries_are_the_same_random_tokens_for_every_lm(smoke: Smoke) -> None:
+    work = smoke.folder / "work" / "states"
+    stores = [open_store(work / lm / "test-600") for lm in ("main", "seed-1", "width-16")]
+    whole = open_store(work / "main" / "test")
+    assert {s.rows for s in stores} == {600}
+    assert whole.rows > 600
+    for s in stores[1:]:
+        assert (s.targets == stores[0].targets).all()
+    assert stores[0].words == round(whole.words * 600 / whole.rows)
+
+
+def test_any_model_can_join_appendix_a(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few = replace(SMOKE_SCALE, widths=("width-16",), eval_rows=100)
+    monkeypatch.setitem(SCALES, "smoke", few)
+    out, model = tmp_path / "out", tmp_path / "mine"
+    model.symlink_to(tiny_model)
+    monkeypatch.chdir(tmp_path)
+    assert run(["reproduce", "models", "--scale", "smoke", "--out", str(out), "--model", "mine", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["rows"] == 4
+    assert {"kNN helps mine"} <= {f["name"] for f in found["findings"] if f["verdict"] != "not measured"}
+    record = load_records(out)["mine_att_l2_exact_real_k-64_factory-IVF32-PQ8x4np"]
+    assert record["results"]["base"]["ppl"] > record["results"]["tuned"]["ppl"]
+    assert record["provenance"]["seed"] is None
+    assert "mine: real mask, real score" in (out / "RESULTS.md").read_text()
+
+
+def test_a_report_can_be_written_anew_from_rows_alone(smoke: Smoke, tmp_path: Path) -> None:
+    for name in ("scale.json", "rows"):
+        copy = shutil.copytree if (smoke.folder / name).is_dir() else shutil.copy
+        copy(smoke.folder / name, tmp_path / name)
+    assert run(["reproduce", "--report", "--scale", "smoke", "--out", str(tmp_path)]) == 0
+    for file in ("RESULTS.md", "results.html"):
+        assert (tmp_path / file).read_bytes() == (smoke.folder / file).read_bytes()
+
+
+def test_a_report_of_no_results_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["reproduce", "--report", "--out", str(tmp_path)]) == 1
+    assert "holds no results: run 'knnlm reproduce all" in capsys.readouterr().err

@@ -8,7 +8,7 @@ import knnlm.search.retrieval as retrieval
 from knnlm.errors import UsageError
 from knnlm.search.cache import cached_neighbors
 from knnlm.search.exact import exact_search
-from knnlm.search.index import build_index
+from knnlm.search.index import build_index, open_index
 from knnlm.search.retrieval import Retrieval
 from knnlm.states.store import Store
 
@@ -43,6 +43,26 @@ def test_the_same_search_is_not_run_twice(store: Store, queries: Store, counter:
     for k in (40, 40, 7, 1):
         assert cached_neighbors(store, queries, Retrieval(k=k)).read(0, 3).ids.shape == (3, k)
     assert counter.calls == 1
+
+
+def test_real_scores_of_an_index_use_its_search_again(
+    store: Store, queries: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = build_index(store, "att", "l2", factory="IVF8,PQ4x4np", nprobe=3, recall_floor=0.0)
+    calls = []
+
+    def opened(of: Store, name: str) -> object:
+        calls.append(name)
+        return open_index(of, name)
+
+    monkeypatch.setattr(retrieval, "open_index", opened)
+    masked = cached_neighbors(store, queries, Retrieval(mask=index.name, score="search", k=12)).read(0, queries.rows)
+    rescored = cached_neighbors(store, queries, Retrieval(mask=index.name, score="real", k=12)).read(0, queries.rows)
+    assert len(calls) == 1
+    assert np.array_equal(np.sort(masked.ids, axis=1), np.sort(rescored.ids, axis=1))
+    direct = retrieval.searcher(store, Retrieval(mask=index.name, score="real", k=12))(queries.key("att").all())
+    assert np.array_equal(rescored.ids, direct.ids)
+    assert np.array_equal(rescored.scores, direct.scores)
 
 
 def test_another_key_metric_or_larger_k_is_another_search(store: Store, queries: Store, counter: Counter) -> None:

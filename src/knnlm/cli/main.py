@@ -24,6 +24,7 @@ _SWITCHES = (
     "--explain",
     "--list",
     "--plan",
+    "--report",
     "--help",
     "-h",
     "--version",

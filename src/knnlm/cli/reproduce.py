@@ -17,8 +17,12 @@ def reproduce(
                                                              "wiki.test.tokens; else the hub's.")] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder for results and work; default reproduce-SCALE.")]
     = None,
+    model: Annotated[list[str] | None, typer.Option("--model", help="A further base LM for recipe 'models': folder, "
+                                                                    "hub name or .gguf file (repeatable).")] = None,
     list_: Annotated[bool, typer.Option("--list", help="Show the recipes and what they cover; run nothing.")] = False,
     plan: Annotated[bool, typer.Option("--plan", help="Show the work, its time and disk; run nothing.")] = False,
+    report: Annotated[bool, typer.Option("--report", help="Only write the report of the results in --out anew.")]
+    = False,
     json: Json = False,
 ) -> None:  # fmt: skip
     """Run the paper's experiments and report, claim by claim, what holds here.
@@ -28,14 +32,18 @@ def reproduce(
     from knnlm.cli.options import show
     from knnlm.errors import UsageError
     from knnlm.paper.recipes import chosen, recipes
-    from knnlm.paper.scales import scale_named
+    from knnlm.paper.scales import scale_named, with_models
 
-    size = scale_named(scale)
+    size = with_models(scale_named(scale), model or [])
     if list_:
         every = recipes(size)
         listed = [{"name": r.name, "labels": list(r.labels), "title": r.title, "rows": len(r.rows)} for r in every]
         lines = [f"{r.name:16} {len(r.rows):4} rows  {r.title}{_labels(r.labels)}" for r in every]
         show(json, {"recipes": listed}, lines)
+        return
+    folder = out or Path(f"reproduce-{size.name}")
+    if report:
+        _show_report(folder, size, json, {}, [])
         return
     if not names:
         raise UsageError("no recipe given: name some (see knnlm reproduce --list), or write 'all'")
@@ -43,17 +51,23 @@ def reproduce(
     if plan:
         _show_plan(wanted, size, json)
         return
-    from knnlm.paper.present import write_report
     from knnlm.paper.runner import reproduce as run
 
-    folder = out or Path(f"reproduce-{size.name}")
     done = run(wanted, size, folder, data, progress=True)
-    report = write_report(folder)
-    fields = {"out": str(folder), "rows": done.rows, "measured": done.measured, "seconds": round(done.seconds, 1),
-              "findings": report.findings, "results": str(report.markdown), "page": str(report.page)}  # fmt: skip
-    lines = [*report.lines, "", f"{done.rows} rows ({done.measured} measured now, {done.seconds:,.0f} s)",
-             f"Results: {report.markdown}", f"Page:    {report.page}"]  # fmt: skip
-    show(json, fields, lines)
+    fields = {"rows": done.rows, "measured": done.measured, "seconds": round(done.seconds, 1)}
+    _show_report(
+        folder, size, json, fields, [f"{done.rows} rows ({done.measured} measured now, {done.seconds:,.0f} s)"]
+    )
+
+
+def _show_report(folder: Path, size: Any, json: bool, fields: dict[str, Any], lines: list[str]) -> None:
+    from knnlm.cli.options import show
+    from knnlm.paper.present import write_report
+
+    written = write_report(folder, size)
+    where = {"out": str(folder), "results": str(written.markdown), "page": str(written.page)}
+    show(json, {**where, **fields, "findings": written.findings},
+         [*written.lines, "", *lines, f"Results: {written.markdown}", f"Page:    {written.page}"])  # fmt: skip
 
 
 def _labels(labels: tuple[str, ...]) -> str:

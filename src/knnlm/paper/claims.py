@@ -59,7 +59,7 @@ def _models(scale: Scale) -> list[Claim]:
     return [
         Claim(name=f"kNN helps {lm}", says="It improves every base LM.", where="appendix A",
               terms=gain(paper_arm(scale, lm), "tuned"))
-        for lm in scale.widths
+        for lm in (*scale.widths, *(other.name for other in scale.others))
     ] + [
         Claim(name="larger LMs gain less", says="The larger the LM, the smaller the gain.", where="appendix A",
               terms=gain(small, "tuned") + less(gain(large, "tuned")),

@@ -80,13 +80,13 @@ def matrix_speed(size: int = 768, seconds: float = 0.3) -> float:
 
 def _parameters(scale: Scale, lm: str) -> tuple[int, int]:
     """(those of the blocks, those of one embedding)."""
-    p = scale.lm(lm).preset
-    return 12 * p.layers * p.width**2, p.vocab_size * p.width
+    shape = scale.shape(lm)
+    return 12 * shape.layers * shape.width**2, shape.vocab_size * shape.width
 
 
 def _lms(searches: Iterable[Search], scale: Scale) -> list[Step]:
     found = []
-    for name in dict.fromkeys(s.lm for s in searches):
+    for name in dict.fromkeys(s.lm for s in searches if scale.other(s.lm) is None):
         p = scale.lm(name).preset
         blocks, embedding = _parameters(scale, name)
         tokens = p.steps * p.batch * p.context
@@ -104,7 +104,7 @@ def _stores(searches: Iterable[Search], scale: Scale) -> list[Step]:
         rows = sum(scale.sizes)
         keys = 1 if other else 2
         name = lm + (f" at update {step:,}" if step is not None else "") + (f", {other}" if other else "")
-        width = scale.lm(lm).preset.width
+        width = scale.shape(lm).width
         blocks, _ = _parameters(scale, lm)
         overlap = 2  # windows overlap by half
         found.append(Step("build", f"{name}: {rows:,} rows of {width}",
@@ -115,7 +115,7 @@ def _stores(searches: Iterable[Search], scale: Scale) -> list[Step]:
 def _derived(searches: Iterable[Search], scale: Scale) -> list[Step]:
     found: dict[str, Step] = {}
     for s in searches:
-        rows, width = rows_of(s, scale), s.width or scale.lm(s.lm).preset.width
+        rows, width = rows_of(s, scale), s.width or scale.shape(s.lm).width
         changed = s.state == "ffn-normed" or s.width is not None
         if changed or s.fraction < 1 or s.zeros:
             parts = [f"{s.lm} {s.state}"]
@@ -134,7 +134,7 @@ def rows_of(search: Search, scale: Scale) -> int:
 
 
 def _index(search: Search, scale: Scale) -> Step:
-    rows, width = rows_of(search, scale), search.width or scale.lm(search.lm).preset.width
+    rows, width = rows_of(search, scale), search.width or scale.shape(search.lm).width
     factory = search.factory or default_factory(rows, width)
     lists, code = _factory_numbers(factory, width)
     trained = min(rows, max(1 << 16, 256 * lists))
@@ -144,7 +144,7 @@ def _index(search: Search, scale: Scale) -> Step:
 
 
 def _search(search: Search, k: int, scale: Scale) -> Step:
-    rows, width = rows_of(search, scale), search.width or scale.lm(search.lm).preset.width
+    rows, width = rows_of(search, scale), search.width or scale.shape(search.lm).width
     queries = scale.sizes.valid + scale.sizes.test
     name = f"{search.lm} {search.state} {search.metric} {search.mask}: {queries:,} queries, {rows:,} rows, k {k:,}"
     if search.mask == "exact":

@@ -86,6 +86,15 @@ def check_data(scale: Scale, data: Path | None) -> None:
         raise UsageError(f"there is no folder {data}: give the folder of wiki.train.tokens with --data")
 
 
+def check_scale(folder: Path, scale: Scale) -> None:
+    """Refuse a folder that holds no results, or those of another scale."""
+    file = folder / SCALE_FILE
+    if not file.is_file():
+        raise KnnlmError(f"{folder} holds no results: run 'knnlm reproduce all --out {folder}' first")
+    if (found := read_json(file)["scale"]) != scale.name:
+        raise KnnlmError(f"{folder} holds results of scale {found}: add --scale {found}")
+
+
 def load_records(folder: Path) -> dict[str, dict[str, Any]]:
     """All records of a results folder, by row name."""
     files = sorted((folder / ROWS).glob("*.json"))
@@ -135,10 +144,15 @@ def _command(recipes: list[Recipe], row: Row, scale: Scale, data: Path | None) -
 def _provenance(command: str, scale: Scale, row: Row, seconds: float) -> dict[str, Any]:
     packages = ("knnlm", "torch", "transformers", "faiss-cpu", "numpy", "scipy")
     return {
-        "command": command, "commit": _commit(), "seed": scale.lm(row.arms[0].lm).seed,
+        "command": command, "commit": _commit(), "seed": _seed(scale, row.arms[0].lm),
         "versions": {"python": platform.python_version(), **{p: importlib.metadata.version(p) for p in packages}},
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores", "seconds": round(seconds, 1),
     }  # fmt: skip
+
+
+def _seed(scale: Scale, lm: str) -> int | None:
+    """The seed of an LM that was trained here."""
+    return None if scale.other(lm) is not None else scale.lm(lm).seed
 
 
 def _commit() -> str | None:

@@ -4,7 +4,7 @@
 its own. The paper scale has the constants of the paper's code (field notes F1 to F7, 1.2).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -23,6 +23,25 @@ class BaseLM:
     name: str
     preset: Preset
     seed: int = 0
+
+
+@dataclass(frozen=True)
+class OtherLM:
+    """A base LM that exists already: a folder, a hub name or a GGUF file. Its shape is for plans; 0 is unknown."""
+
+    name: str
+    source: str
+    layers: int = 0
+    width: int = 0
+    vocab_size: int = 0
+
+
+class Shape(NamedTuple):
+    """How large an LM is."""
+
+    layers: int
+    width: int
+    vocab_size: int
 
 
 class Sizes(NamedTuple):
@@ -68,12 +87,23 @@ class Scale:
     """Principal components to reduce states to."""
     factory: str | None = None
     """The index of the paper's arm; None is the default for the number of rows, the paper's where that is large."""
+    others: tuple[OtherLM, ...] = ()
+    """Further LMs of appendix A."""
     least: int = 10
     """Occurrences of a word below which it is left out of the analysis of words."""
 
     def lm(self, name: str) -> BaseLM:
         """The base LM of that name."""
         return next(lm for lm in self.lms if lm.name == name)
+
+    def other(self, name: str) -> OtherLM | None:
+        """The LM of that name that is not trained here, if it is one."""
+        return next((lm for lm in self.others if lm.name == name), None)
+
+    def shape(self, name: str) -> Shape:
+        """Layers, width and vocabulary of any LM."""
+        lm = self.other(name) or self.lm(name).preset
+        return Shape(lm.layers, lm.width, lm.vocab_size)
 
 
 def _variants(base: Preset, widths: tuple[int, ...], seeds: int, free: tuple[int, ...]) -> tuple[BaseLM, ...]:
@@ -125,6 +155,13 @@ LAPTOP_SCALE = Scale(
     ),
     components=(128, 64),
 )  # fmt: skip
+# Appendix A's models, fine-tuned on WikiText-103 as its numbers are (F3).
+_GPT2 = tuple(
+    OtherLM(name, f"neulab/{name}-finetuned-wikitext103", layers, width, 50_257)
+    for name, layers, width in (
+        ("distilgpt2", 6, 768), ("gpt2", 12, 768), ("gpt2-medium", 24, 1024), ("gpt2-large", 36, 1280),
+    )
+)  # fmt: skip
 # 112,735,284 BPE tokens; validation and test are 217,646 and 245,569 words at 1.092 tokens a word (F1, F3).
 PAPER_SCALE = Scale(
     name="paper", text="wikitext-103", documents=None, train_characters=None, eval_characters=None, eval_rows=None,
@@ -134,7 +171,7 @@ PAPER_SCALE = Scale(
     widths=("width-256", "width-512", "main"), checkpoints=(("main", 20_000), ("main", 100_000)),
     k=1024, ks=(1, 4, 16, 64, 256, 1024, 4096), fractions=(0.05, *_TENTHS, 1.0), draws=1, small=0.05,
     zeros=(0.05, 0.26, 0.5), factories=(("IVF4096,PQ64np", 8), ("IVF4096,PQ64np", 1024), ("IVF4096,PQ32np", 32)),
-    components=(512,),
+    components=(512,), others=_GPT2,
 )  # fmt: skip
 
 SCALES = {s.name: s for s in (SMOKE_SCALE, DEMO_SCALE, LAPTOP_SCALE, PAPER_SCALE)}
@@ -145,6 +182,12 @@ def scale_named(name: str) -> Scale:
     if name not in SCALES:
         raise unknown("scale", name, SCALES)
     return SCALES[name]
+
+
+def with_models(scale: Scale, sources: Sequence[str]) -> Scale:
+    """The scale with further LMs for appendix A."""
+    named = {"".join(c if c.isalnum() or c in "-." else "-" for c in s.strip("/")): s for s in sources}
+    return replace(scale, others=(*scale.others, *(OtherLM(name, source) for name, source in named.items())))
 
 
 @dataclass(frozen=True)

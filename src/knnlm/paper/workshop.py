@@ -79,16 +79,21 @@ class Workshop:
     def model(self, name: str, step: int | None) -> LanguageModel:
         """A base LM, trained if it is not; the last one asked for stays open."""
         if self._model is None or self._model[0] != (name, step):
-            lm = self.scale.lm(name)
-            path = self.folder / "lm" / name
-            train(self.texts.train, self.texts.stop, lm.preset, path, seed=lm.seed, progress=self.show)
-            opened = load_model(path if step is None else path / CHECKPOINTS / str(step))
+            other = self.scale.other(name)
+            opened = self._trained(name, step) if other is None else load_model(other.source)
             self._model = ((name, step), opened)
         return self._model[1]
 
+    def _trained(self, name: str, step: int | None) -> LanguageModel:
+        lm, path = self.scale.lm(name), self.folder / "lm" / name
+        train(self.texts.train, self.texts.stop, lm.preset, path, seed=lm.seed, progress=self.show)
+        return load_model(path if step is None else path / CHECKPOINTS / str(step))
+
     def about(self, name: str, step: int | None) -> dict[str, float]:
-        """What is known of an LM's training; perplexities are those of the updates before `step` (dropout on) and of
-        the validation text that training looked at."""
+        """What is known of an LM and its training; perplexities are those of the updates before `step` (dropout on)
+        and of the validation text that training looked at."""
+        if self.scale.other(name) is not None:
+            return {"parameters": sum(p.numel() for p in self.model(name, step).model.parameters())}
         record = read_json(self.folder / "lm" / name / RECORD)
         at = record["trained"]["best_step"] if step is None else step
         point = next(entry for entry in record["history"] if entry["step"] == at)

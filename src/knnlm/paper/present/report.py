@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from knnlm.files import finite, read_json, write_bytes
+from knnlm.files import finite, write_bytes
 from knnlm.paper.claims import claims
 from knnlm.paper.doubts import audit, doubts
 from knnlm.paper.findings import Finding, Records, check
@@ -18,8 +18,9 @@ from knnlm.paper.recipes import words as words_recipe
 from knnlm.paper.recipes.audit import precision, sign, zeros
 from knnlm.paper.recipes.baselines import exactly, paper_arm
 from knnlm.paper.rows import Counts, Evaluate, Recipe, Words
-from knnlm.paper.runner import SCALE_FILE, load_records
-from knnlm.paper.scales import Scale, scale_named
+from knnlm.paper.runner import check_scale, load_records
+from knnlm.paper.scales import Scale
+from knnlm.paper.word_findings import word_findings
 
 MARKDOWN, PAGE, FIGURES = "RESULTS.md", "results.html", "figures"
 Part = str | Table | Figure
@@ -46,9 +47,9 @@ class Findings(NamedTuple):
         return [*self.paper, *self.sceptic, *self.audit]
 
 
-def write_report(folder: Path) -> Report:
+def write_report(folder: Path, scale: Scale) -> Report:
     """Write everything that the records of `folder` say."""
-    scale = scale_named(read_json(folder / SCALE_FILE)["scale"])
+    check_scale(folder, scale)
     records = load_records(folder)
     files = render(records, scale)
     (folder / FIGURES).mkdir(exist_ok=True)
@@ -69,8 +70,10 @@ def render(records: Records, scale: Scale) -> dict[str, str]:
 
 def all_findings(records: Records, scale: Scale) -> Findings:
     """Every claim checked."""
-    groups = ([check(c, records, scale.seeds) for c in make(scale)] for make in (claims, doubts, audit))
-    return Findings(*groups)
+    paper, sceptic, audited = (
+        [check(c, records, scale.seeds) for c in make(scale)] for make in (claims, doubts, audit)
+    )
+    return Findings([*paper, *word_findings(records, scale)], sceptic, audited)
 
 
 def content(records: Records, scale: Scale) -> list[Section]:
@@ -98,6 +101,7 @@ def _short(found: Findings) -> list[Part]:
     by_name = {f.claim.name: f for f in found.all()}
     sentences = [
         words.single(by_name, "kNN helps (τ = 1)"),
+        words.single(by_name, "kNN beats the calibrated LM"),
         words.single(by_name, "kNN helps the calibrated LM"),
         words.pair(by_name, "att beats ffn", "“att beats ffn”, with the index as in the paper"),
         words.pair(by_name, "att beats ffn, exact search", "The same with exact search"),
@@ -180,7 +184,7 @@ def _provenance(records: Records, scale: Scale) -> list[Part]:
     versions = sorted({", ".join(f"{k} {v}" for k, v in m["versions"].items()) for m in made})
     machines = sorted({m["machine"] for m in made})
     lms = {(r["what"]["arm"]["lm"]): r["results"]["lm"] for r in records.values() if r["kind"] == "evaluate"}
-    training = sum(lm["train_seconds"] for lm in lms.values())
+    training = sum(lm.get("train_seconds", 0) for lm in lms.values())
     return [
         f"{len(lms)} LMs trained in {training / 60:.0f} minutes and {len(records)} rows measured in "
         f"{sum(m['seconds'] for m in made) / 60:.0f} minutes, stores, indexes and searches included, on "

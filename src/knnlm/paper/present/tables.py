@@ -170,9 +170,12 @@ def lms_table(records: Records) -> Table:
             continue
         arm, lm, base = record["what"]["arm"], record["results"]["lm"], record["results"]["base"]
         best = "" if arm["step"] is not None else " (best on validation)"
-        seen[arm["lm"], lm["step"]] = (
-            arm["lm"], f"{lm['parameters'] / 1e6:.2f}M", f"{lm['step']:,} of {lm['steps']:,}{best}",
-            number(lm["train_ppl"], 1), number(lm["valid_ppl"], 1), number(base["ppl"], 1),
+        trained = ("", "", "")
+        if "step" in lm:
+            trained = (f"{lm['step']:,} of {lm['steps']:,}{best}", number(lm["train_ppl"], 1),
+                       number(lm["valid_ppl"], 1))  # fmt: skip
+        seen[arm["lm"], lm.get("step", 0)] = (
+            arm["lm"], f"{lm['parameters'] / 1e6:.2f}M", *trained, number(base["ppl"], 1),
             number(base["calibrated_ppl"], 1), f"{base['calibrated_temperature']:.2f}",
             f"{base['calibrated_share']:.3f}",
         )  # fmt: skip

@@ -6,7 +6,8 @@ from knnlm.paper.scales import Scale
 
 
 def recipe(scale: Scale) -> Recipe:
-    """att and L2, with the index and exactly, for every width."""
-    arms = [arm for lm in scale.widths for arm in (paper_arm(scale, lm), exactly(paper_arm(scale, lm)))]
+    """att and L2, with the index and exactly, for every width and every further LM."""
+    lms = (*scale.widths, *(lm.name for lm in scale.others))
+    arms = [arm for lm in lms for arm in (paper_arm(scale, lm), exactly(paper_arm(scale, lm)))]
     rows = tuple(Evaluate(arm) for arm in arms)
     return Recipe("models", "Base LMs of other sizes", ("tab:knn_other_models",), rows)
