@@ -55,9 +55,8 @@ def reproduce(
 
     done = run(wanted, size, folder, data, progress=True)
     fields = {"rows": done.rows, "measured": done.measured, "seconds": round(done.seconds, 1)}
-    _show_report(
-        folder, size, json, fields, [f"{done.rows} rows ({done.measured} measured now, {done.seconds:,.0f} s)"]
-    )
+    line = f"{done.rows} rows ({done.measured} measured now, {done.seconds:,.0f} s)"
+    _show_report(folder, size, json, fields, [line])
 
 
 def _show_report(folder: Path, size: Any, json: bool, fields: dict[str, Any], lines: list[str]) -> None:
