@@ -162,6 +162,8 @@ def _sceptic(records: Records, scale: Scale, found: Findings) -> list[Part]:
 
 def _audit(records: Records, scale: Scale, found: Findings) -> list[Part]:
     return [
+        "F7: which of the paper's conclusions, drawn at τ = 1, survive when every arm has its own τ.",
+        tables.survival_table(found.paper),
         words.counts(found.audit),
         tables.findings_table(_measured(found.audit)),
         "F1: zero rows.", tables.arms_table(records, _named(zeros(scale), "zeros")),

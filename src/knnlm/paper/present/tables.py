@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from knnlm.paper.claims import FIELDS
 from knnlm.paper.expected import printed, published
 from knnlm.paper.findings import Finding, Records
 from knnlm.paper.present.content import Table, interval, number, percent
+from knnlm.paper.present.words import numbers, reading
 from knnlm.paper.recipes import audit, baselines, models, recompute
 from knnlm.paper.rows import Arm, Counts, Evaluate
 from knnlm.paper.scales import Scale
@@ -33,6 +35,18 @@ def findings_table(found: Iterable[Finding]) -> Table:
             "" if f.claim.paper is None else percent(f.claim.paper), f.claim.where,
         ))  # fmt: skip
     return Table(("claim", "verdict", "effect", "95 %", "each seed", "paper", "where"), tuple(rows))
+
+
+def survival_table(found: Iterable[Finding]) -> Table:
+    """Each conclusion at τ = 1, as the paper drew it, and with every arm at its own τ."""
+    by_name = {f.claim.name: f for f in found}
+    rows = []
+    for name, fixed in by_name.items():
+        conclusion, mark, _ = name.partition(f" ({FIELDS['tau_1']})")
+        tuned = by_name.get(f"{conclusion} ({FIELDS['tuned']})")
+        if mark and tuned is not None and "not measured" not in (fixed.verdict, tuned.verdict):
+            rows.append((conclusion, numbers(fixed), numbers(tuned), reading(fixed.verdict, tuned.verdict)))
+    return Table(("conclusion", FIELDS["tau_1"], FIELDS["tuned"], "so it"), tuple(rows))
 
 
 def baselines_table(records: Records, scale: Scale) -> Table:

@@ -33,6 +33,15 @@ def pair(found: Mapping[str, Finding], name: str, subject: str) -> str | None:
     )
 
 
+def reading(fixed: str, tuned: str) -> str:
+    """What becomes of a conclusion drawn at τ = 1 once every arm has its own τ."""
+    if tuned == "holds":
+        return "survives" if fixed == "holds" else "appears only at tuned τ"
+    if fixed == "holds":
+        return "explained by the temperature" if tuned == "does not hold" else "open once τ is tuned"
+    return "not seen here" if "undecided" not in (fixed, tuned) else "undecided here"
+
+
 def single(found: Mapping[str, Finding], name: str) -> str | None:
     """One claim in one sentence."""
     f = found.get(name)
