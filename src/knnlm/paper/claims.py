@@ -37,7 +37,8 @@ def _states(scale: Scale) -> list[Claim]:
     found = [
         Claim(name="kNN helps (τ = 1)", says="The kNN-LM's perplexity is lower than the base LM's.", where=where,
               terms=gain(att, "tau_1"), paper=_gain(label, att)),
-        Claim(name="kNN helps (each at its own τ)", says="The same at the best τ.", where=where, terms=gain(att, "tuned")),
+        Claim(name="kNN helps (each at its own τ)", says="The same at the best τ.", where=where,
+              terms=gain(att, "tuned")),
     ]  # fmt: skip
     found += _both("att beats ffn", "Using att is crucial.", where, att, ffn, _ratio(label, ffn, att))
     found += _both("att beats ffn, exact search", "The same with real mask and score.", where, exactly(att),

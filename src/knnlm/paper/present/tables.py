@@ -46,7 +46,7 @@ def survival_table(found: Iterable[Finding]) -> Table:
         tuned = by_name.get(f"{conclusion} ({FIELDS['tuned']})")
         if mark and tuned is not None and "not measured" not in (fixed.verdict, tuned.verdict):
             rows.append((conclusion, numbers(fixed), numbers(tuned), reading(fixed.verdict, tuned.verdict)))
-    return Table(("conclusion", FIELDS["tau_1"], FIELDS["tuned"], "so it"), tuple(rows))
+    return Table(("conclusion", FIELDS["tau_1"], FIELDS["tuned"], "reading"), tuple(rows))
 
 
 def baselines_table(records: Records, scale: Scale) -> Table:
