@@ -9,7 +9,7 @@ import torch
 from knnlm.errors import DamagedError
 from knnlm.lm.checkpoint import Progress, load_run, read_tensors, recipe_of, save_run, save_tensors
 
-PROGRESS = Progress("recipe", 3, 1.25, 2, [{"step": 2, "valid_loss": 1.25}], 0.5)
+PROGRESS = Progress("recipe", 3, 1.25, 2, [{"step": 2, "valid_loss": 1.25}], 0.5, losses=[2.5, 2.25])
 
 
 def made(seed: int) -> tuple[torch.nn.Module, torch.optim.AdamW]:

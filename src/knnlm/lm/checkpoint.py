@@ -26,6 +26,8 @@ class Progress(NamedTuple):
     best_step: int
     history: list[dict[str, float]]
     seconds: float
+    losses: list[float]
+    """Of the updates since the last validation."""
 
 
 def save_tensors(path: Path, tensors: dict[str, torch.Tensor], note: dict[str, Any]) -> None:

@@ -60,6 +60,8 @@ def train(
     recipe = fingerprint({"preset": asdict(preset), "seed": seed, **text})
     if (out / "manifest.json").is_file():
         raise KnnlmError(f"{out} is a store: choose another --out for the model")
+    if odd := [step for step in preset.keep if step % preset.valid_every or not 0 < step <= preset.steps]:
+        raise UsageError(f"preset {preset.name} cannot keep update {odd[0]}: keep multiples of {preset.valid_every}")
     if not 0 <= seed < 1 << 32:
         raise UsageError(f"seed {seed} is out of range: choose 0 to {(1 << 32) - 1}")
     with only_writer(out):
@@ -116,9 +118,9 @@ def _run(
 ) -> Progress:
     optimizer = new_optimizer(model, preset)
     last, best = out / LAST, out / BEST
-    state = load_run(last, model, optimizer) or Progress(recipe, 0, math.inf, 0, [], 0.0)
+    state = load_run(last, model, optimizer) or Progress(recipe, 0, math.inf, 0, [], 0.0, [])
     per_step = batches.batch * preset.context
-    began, losses = time.monotonic() - state.seconds, []
+    began, losses = time.monotonic() - state.seconds, list(state.losses)
     saved = time.monotonic()
     if state.step:
         say(f"continuing after step {state.step:,} of {preset.steps:,}", show)
@@ -137,8 +139,8 @@ def _run(
                 save_run(last, model, optimizer, state)
                 saved = time.monotonic()
             elif (save_every and done % save_every == 0) or time.monotonic() - saved > SAVE_SECONDS:
-                # the losses since the last validation are not kept: only the printed training loss would differ
-                save_run(last, model, optimizer, state._replace(step=done, seconds=time.monotonic() - began))
+                now = state._replace(step=done, seconds=time.monotonic() - began, losses=losses)
+                save_run(last, model, optimizer, now)
                 saved = time.monotonic()
     return state
 
@@ -180,7 +182,7 @@ def _validate(
         ]
     loss = _finite(sum(parts) / len(valid), step)
     entry = {"step": step, "valid_loss": loss, "train_loss": float(np.mean(losses))}
-    state = state._replace(step=step, history=[*state.history, entry], seconds=time.monotonic() - began)
+    state = state._replace(step=step, history=[*state.history, entry], seconds=time.monotonic() - began, losses=[])
     if loss < state.best_loss:
         state = state._replace(best_loss=loss, best_step=step)
         save_tensors(best, model.state_dict(), {"step": step})

@@ -4,8 +4,9 @@ Each is a weighted sum over arms (findings.py). Effects that the paper prints co
 """
 
 from dataclasses import replace
+from typing import NamedTuple
 
-from knnlm.paper.expected import printed
+from knnlm.paper.expected import printed, published
 from knnlm.paper.findings import Claim, Term, better, gain, less
 from knnlm.paper.recipes.baselines import exactly, paper_arm
 from knnlm.paper.rows import Arm
@@ -35,36 +36,40 @@ def _states(scale: Scale) -> list[Claim]:
     att_ip, ffn_ip = replace(att, metric="ip"), replace(ffn, metric="ip")
     where, label = "section 3", "tab:knn_baselines"
     found = [
-        Claim(name="kNN helps (τ = 1)", says="The kNN-LM's perplexity is lower than the base LM's.", where=where,
-              terms=gain(att, "tau_1"), paper=_gain(label, att)),
-        Claim(name="kNN helps (each at its own τ)", says="The same at the best τ.", where=where,
-              terms=gain(att, "tuned")),
+        Claim(name=f"kNN helps ({words})", says="The kNN-LM's perplexity is lower than the base LM's.", where=where,
+              terms=gain(att, field), paper=_gain(label, att) if field == "tau_1" else None)
+        for field, words in FIELDS.items()
     ]  # fmt: skip
-    found += _both("att beats ffn", "Using att is crucial.", where, att, ffn, _ratio(label, ffn, att))
+    found += _both("att beats ffn", "Using att is crucial.", where, att, ffn, ratio(label, ffn, att))
     found += _both("att beats ffn, exact search", "The same with real mask and score.", where, exactly(att),
                    exactly(ffn), None)  # fmt: skip
     found += [
-        Claim(name=f"L2 and IP differ little ({words})", says="L2 or IP makes no large difference (att).", where=where,
-              terms=better(exactly(att_ip), exactly(att), field), sense="same", margin=0.01)
+        Claim(name=f"L2 and IP differ little{search} ({words})", says="L2 or IP makes no large difference (att).",
+              where=where, terms=better(b, a, field), sense="same", margin=0.01)
+        for a, b, search in ((att, att_ip, ""), (exactly(att), exactly(att_ip), ", exact search"))
         for field, words in FIELDS.items()
     ]  # fmt: skip
     found += _both("IP beats L2 on att", "IP is slightly better with att.", where, att_ip, att,
-                   _ratio(label, att, att_ip))  # fmt: skip
-    found += _both("ffn with IP is the worst", "The LM's own view (ffn, IP) is worse than ffn with L2.", where, ffn,
-                   ffn_ip, _ratio(label, ffn_ip, ffn))  # fmt: skip
+                   ratio(label, att, att_ip))  # fmt: skip
+    found += _both("ffn with IP is worse than ffn with L2", "The LM's own view (ffn, IP) is the worst.", where, ffn,
+                   ffn_ip, ratio(label, ffn_ip, ffn))  # fmt: skip
     return found
 
 
 def _models(scale: Scale) -> list[Claim]:
     small, large = paper_arm(scale, scale.widths[0]), paper_arm(scale, scale.widths[-1])
+    theirs = {row.name: row.change for row in published()["tab:knn_other_models"]}
+    least = (1 + theirs["GPT2-large"]) / (1 + theirs["Distilled-GPT2"]) - 1
+    others = (*scale.widths[:-1], *(other.name for other in scale.others))
     return [
         Claim(name=f"kNN helps {lm}", says="It improves every base LM.", where="appendix A",
               terms=gain(paper_arm(scale, lm), "tuned"))
-        for lm in (*scale.widths, *(other.name for other in scale.others))
+        for lm in others
     ] + [
-        Claim(name="larger LMs gain less", says="The larger the LM, the smaller the gain.", where="appendix A",
-              terms=gain(small, "tuned") + less(gain(large, "tuned")),
-              paper=(18.25 / 14.84) / (10.56 / 9.76) - 1),
+        Claim(name=f"larger LMs gain less ({words})", says="The larger the LM, the smaller the gain.",
+              where="appendix A", terms=gain(small, field) + less(gain(large, field)),
+              paper=least if field == "tau_1" else None)
+        for field, words in FIELDS.items()
     ]  # fmt: skip
 
 
@@ -75,58 +80,114 @@ def mean_over_draws(scale: Scale, arm: Arm, fraction: float, field: str, weight:
 
 
 def _sizes(scale: Scale) -> list[Claim]:
-    where = "section 4.2, fig:subsample_dstore_only"
+    where = "section 4.2"
     first, last = scale.fractions[0], scale.fractions[-2]
     middle = min(scale.fractions, key=lambda f: abs(f - 0.5))
     found = []
-    for field, words in FIELDS.items():
-        arm = exactly(paper_arm(scale))
+    for arm, search in ((paper_arm(scale), ""), (exactly(paper_arm(scale)), ", exact search")):
+        for field, words in FIELDS.items():
 
-        def at(fraction: float, weight: float, arm: Arm = arm, field: str = field) -> tuple[Term, ...]:
-            return mean_over_draws(scale, arm, fraction, field, weight)
+            def at(fraction: float, weight: float, arm: Arm = arm, field: str = field) -> tuple[Term, ...]:
+                return mean_over_draws(scale, arm, fraction, field, weight)
 
-        small = replace(arm, fraction=first)
-        found += [
-            Claim(name=f"{first:.0%} of the store helps ({words})", says="Even a small part of the store helps.",
-                  where=where, terms=(*at(first, 1.0), Term(-1.0, small, "base"))),
-            Claim(name=f"{last:.0%} to 100% still helps ({words})", says="More entries help up to the end.",
-                  where=where, terms=at(1.0, 1.0) + at(last, -1.0)),
-        ]  # fmt: skip
-        if middle not in (first, 1.0):
-            late, early = 1 / (1.0 - middle), 1 / (middle - first)
-            found.append(Claim(
-                name=f"no diminishing returns ({words})",
-                says="Perplexity falls almost linearly: a row of the second half is worth at least half a row of the "
-                     "first.",
-                where=where,
-                terms=at(1.0, late) + at(middle, -late) + at(middle, -early / 2) + at(first, early / 2),
-            ))  # fmt: skip
+            small = replace(arm, fraction=first)
+            found += [
+                Claim(name=f"{first:.0%} of the store helps{search} ({words})", where=where,
+                      says="Even a small part of the store helps.",
+                      terms=(*at(first, 1.0), Term(-1.0, small, "base"))),
+                Claim(name=f"{last:.0%} to 100% still helps{search} ({words})", where=where,
+                      says="More entries help up to the end.", terms=at(1.0, 1.0) + at(last, -1.0)),
+            ]  # fmt: skip
+            if middle not in (first, 1.0):
+                late, early = 1 / (1.0 - middle), 1 / (middle - first)
+                found.append(Claim(
+                    name=f"a late row is worth half an early one{search} ({words})",
+                    says="Perplexity falls almost linearly with rows: those of the second half are worth at least half "
+                         "of those of the first. (The effect is a difference of slopes, per whole store.)",
+                    where=where, margin=0.0,
+                    terms=at(1.0, late) + at(middle, -late) + at(middle, -early / 2) + at(first, early / 2),
+                ))  # fmt: skip
     return found
 
 
+class _Settings(NamedTuple):
+    """The three settings of Table 3."""
+
+    approximate: Arm
+    rescored: Arm
+    real: Arm
+
+
+def _settings(scale: Scale) -> _Settings:
+    arm = paper_arm(scale)
+    return _Settings(arm, replace(arm, score="real"), exactly(arm))
+
+
 def _approximation(scale: Scale) -> list[Claim]:
-    where, label = "section 5.1, Table 3", "tab:knn_recompute"
+    where, label = "section 5.1", "tab:knn_recompute"
+    index, rescored, real = _settings(scale)
+    found = _both("approximate beats exact search", "Search with the index beats exact search.", where, index, real,
+                  ratio(label, real, index))  # fmt: skip
+    found += _both("FAISS mask beats real mask", "Approximate neighbours beat true ones, real scores both.", where,
+                   rescored, real, ratio(label, real, rescored))  # fmt: skip
+    score, mask = better(index, rescored, "tau_1"), better(rescored, real, "tau_1")
+    whole, part = ratio(label, rescored, index), ratio(label, real, rescored)
+    assert whole is not None
+    assert part is not None
+    found += [
+        Claim(name="FAISS score beats real score (τ = 1)", says="Approximate scores beat real ones, same neighbours.",
+              where=where, terms=score, paper=whole),
+        Claim(name="the score matters more than the mask (τ = 1)", says="The gap of the scores is the larger one.",
+              where=where, terms=score + less(mask), paper=(1 + whole) / (1 + part) - 1),
+        Claim(name="real score beats FAISS score (each at its own τ)", where="section 5.2",
+              says="On the whole store accurate distances are better once τ is tuned.",
+              terms=better(rescored, index, "tuned")),
+        Claim(name="the mask matters more than the score (each at its own τ)", where="section 5.2",
+              says="Approximate neighbours, not approximate scores, are what helps.",
+              terms=better(rescored, real, "tuned") + less(better(index, rescored, "tuned"))),
+    ]  # fmt: skip
+    return [*found, *_small_store(scale)]
+
+
+def _small_store(scale: Scale) -> list[Claim]:
+    """The same on a small part of the store, averaged over its draws."""
+    where, words = "section 5.2", f"{scale.small:.0%} of the store"
+    index, rescored, real = _settings(scale)
+
+    def lead(a: Arm, b: Arm, field: str) -> tuple[Term, ...]:
+        return mean_over_draws(scale, a, scale.small, field, 1.0) + mean_over_draws(scale, b, scale.small, field, -1.0)
+
     found = []
-    for fraction, words in ((1.0, ""), (scale.small, f", {scale.small:.0%} of the store")):
-        arm = replace(paper_arm(scale), fraction=fraction)
-        real_score, real = replace(arm, score="real"), exactly(arm)
-        whole = fraction == 1.0
-        found += _both(f"approximate beats exact search{words}", "Search with the index beats exact search.", where,
-                       arm, real, _ratio(label, real, arm) if whole else None)  # fmt: skip
-        found += _both(f"FAISS mask beats real mask{words}", "Approximate neighbours beat true ones, real scores both.",
-                       where, real_score, real, _ratio(label, real, real_score) if whole else None)  # fmt: skip
-        found += _both(f"FAISS score beats real score{words}", "Approximate scores beat real ones, same neighbours.",
-                       where, arm, real_score, _ratio(label, real_score, arm) if whole else None)  # fmt: skip
+    for field, at in FIELDS.items():
+        found += [
+            Claim(name=f"approximate beats exact search, {words} ({at})", where=where, terms=lead(index, real, field),
+                  says="Also on a small store."),
+            Claim(name=f"FAISS mask beats real mask, {words} ({at})", where=where, terms=lead(rescored, real, field),
+                  says="Also on a small store."),
+            Claim(name=f"FAISS score beats real score, {words} ({at})", where=where,
+                  terms=lead(index, rescored, field), says="On a small store approximate scores are better."),
+        ]  # fmt: skip
+    found.append(
+        Claim(name="a small store gains more from approximation (each at its own τ)", where=where,
+              says="It needs the regularisation more.",
+              terms=lead(index, real, "tuned") + less(better(index, real, "tuned")))
+    )  # fmt: skip
     return found
 
 
 def _temperature(scale: Scale) -> list[Claim]:
-    where, arm = "section 5.2", paper_arm(scale)
+    where = "section 5.2"
+    index, rescored, real = _settings(scale)
+    small = replace(index, fraction=scale.small)
     return [
         Claim(name="τ = 1 is near the best for FAISS mask and score", says="Tuning τ there gives next to nothing.",
-              where=where, terms=better(arm, arm, "tuned", "tau_1"), sense="same"),
-        Claim(name="tuning τ matters for real mask and score", says="τ = 1 is not the best for exact search.",
-              where=where, terms=better(exactly(arm), exactly(arm), "tuned", "tau_1"), paper=0.037),
+              where=where, terms=better(index, index, "tuned", "tau_1"), sense="same"),
+        Claim(name=f"τ = 1 is near the best for FAISS mask and score, {scale.small:.0%} of the store", where=where,
+              says="So too on a small store.", terms=better(small, small, "tuned", "tau_1"), sense="same"),
+        Claim(name="tuning τ matters for FAISS mask, real score", says="τ = 1 is not the best for real scores.",
+              where=where, terms=better(rescored, rescored, "tuned", "tau_1")),
+        Claim(name="tuning τ matters for real mask, real score", says="τ = 1 is not the best for exact search.",
+              where=where, terms=better(real, real, "tuned", "tau_1")),
     ]  # fmt: skip
 
 
@@ -135,7 +196,7 @@ def _gain(label: str, arm: Arm) -> float | None:
     return None if row is None else 1 / (1 + row) - 1
 
 
-def _ratio(label: str, worse: Arm, best: Arm) -> float | None:
+def ratio(label: str, worse: Arm, best: Arm) -> float | None:
     """ppl(worse)/ppl(best) - 1, as printed."""
     a, b = _printed(label, worse), _printed(label, best)
     return None if a is None or b is None else (1 + a) / (1 + b) - 1

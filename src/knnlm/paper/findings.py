@@ -1,14 +1,17 @@
 """Claims as checks over records: an effect, its interval, and a verdict.
 
-A claim is a weighted sum of log-likelihoods of rows, Δ = Σ c·log p. Its effect is exp(Δ/tokens) - 1, the relative
-change of perplexity that Δ stands for: S(att) - S(ffn) gives ppl(ffn)/ppl(att) - 1, above zero where att is better.
+A claim is a weighted sum of log-likelihoods of rows, Δ = Σ c·log p. Its effect is exp(Δ/words) - 1, the relative change
+of perplexity per word that Δ stands for: S(att) - S(ffn) gives ppl(ffn)/ppl(att) - 1, above zero where att is better.
+Per word, because the paper's are, and because words cut into more pieces have smaller changes for each piece.
 
-    holds            "more": the interval lies above zero.   "same": it lies within ± margin.
-    does not hold    "more": it lies below the margin.       "same": it lies outside ± margin.
-    undecided        the interval allows both.
+    does not hold    "more": the interval lies below the margin.   "same": it lies outside ± margin.
+    holds            "more": else, where it lies above zero.       "same": it lies within ± margin.
+    undecided        the interval allows both, or the seeds of the LM disagree about the sign.
+    no question      another claim, on which this one stands (`given`), does not hold.
 
 The interval is a paired bootstrap over documents. Where a claim was measured for several seeds of the LM, each
-document's Δ is averaged over them first, and the effect of every seed is shown. Knows records only.
+document's Δ is averaged over them first, and the effect of every seed is shown; what varies from LM to LM, from index
+to index and from draw to draw is not in the interval. Knows records only.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,11 +21,12 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from knnlm.errors import KnnlmError
 from knnlm.metrics import bootstrap_means
 from knnlm.paper.rows import Arm
 
 Records = Mapping[str, Mapping[str, Any]]
-Verdict = Literal["holds", "does not hold", "undecided", "not measured"]
+Verdict = Literal["holds", "does not hold", "undecided", "no question", "not measured"]
 MARGIN = 0.005
 
 
@@ -47,7 +51,13 @@ class Claim:
     """The paper's own effect, where it prints one."""
     sense: Literal["more", "same"] = "more"
     margin: float = MARGIN
-    """An effect smaller than this does not count."""
+    """An effect smaller than this does not count; where the paper's own is small, half of that."""
+    given: tuple[Term, ...] = ()
+    """Of the claim that must hold for this one to be a question."""
+
+    def __post_init__(self) -> None:
+        if self.sense == "more" and self.paper is not None:
+            object.__setattr__(self, "margin", min(self.margin, self.paper / 2))
 
 
 class Finding(NamedTuple):
@@ -78,19 +88,16 @@ def less(terms: Sequence[Term]) -> tuple[Term, ...]:
 
 def check(claim: Claim, records: Records, seeds: Sequence[str]) -> Finding:
     """The verdict on a claim; terms on "main" are taken for every seed of it that was measured."""
-    deltas, tokens = [], None
-    for lm in seeds if all(t.arm.lm == "main" for t in claim.terms) else ("main",):
-        found = _delta([_of(t, lm) for t in claim.terms], records)
-        if found is not None:
-            deltas.append(found[0])
-            tokens = found[1]
-    if tokens is None:
+    found = _effects(claim.terms, records, seeds)
+    if found is None:
         return Finding(claim, np.nan, np.nan, np.nan, (), "not measured")
-    pooled = np.mean(deltas, axis=0)
-    low, high = np.expm1(np.quantile(bootstrap_means(pooled, tokens), [0.025, 0.975]))
-    effect = _effect(pooled, tokens)
-    per_seed = tuple(_effect(d, tokens) for d in deltas)
-    return Finding(claim, effect, float(low), float(high), per_seed, verdict(claim, float(low), float(high)))
+    said = verdict(claim, found.low, found.high)
+    if said == "holds" and claim.sense == "more" and min(found.seeds) < 0:
+        said = "undecided"
+    if claim.given:
+        first = _effects(claim.given, records, seeds)
+        said = said if first is not None and first.low > 0 else "no question"
+    return Finding(claim, found.value, found.low, found.high, found.seeds, said)
 
 
 def verdict(claim: Claim, low: float, high: float) -> Verdict:
@@ -99,22 +106,51 @@ def verdict(claim: Claim, low: float, high: float) -> Verdict:
         inside = -claim.margin < low and high < claim.margin
         outside = low > claim.margin or high < -claim.margin
         return "holds" if inside else "does not hold" if outside else "undecided"
-    return "holds" if low > 0 else "does not hold" if high < claim.margin else "undecided"
+    return "does not hold" if high < claim.margin else "holds" if low > 0 else "undecided"
+
+
+class _Effects(NamedTuple):
+    value: float
+    low: float
+    high: float
+    seeds: tuple[float, ...]
+
+
+def _effects(terms: Sequence[Term], records: Records, seeds: Sequence[str]) -> _Effects | None:
+    lms = seeds if all(t.arm.lm == "main" for t in terms) else ("main",)
+    found = [d for lm in lms if (d := _delta([_of(t, lm) for t in terms], records)) is not None]
+    if not found:
+        return None
+    words = found[0].words
+    pooled = np.mean([d.delta for d in found], axis=0)
+    low, high = np.expm1(np.quantile(bootstrap_means(pooled, words), [0.025, 0.975]))
+    return _Effects(_effect(pooled, words), float(low), float(high), tuple(_effect(d.delta, words) for d in found))
+
+
+class _Delta(NamedTuple):
+    """Δ of every document, and its words (a share of the text's, by its tokens)."""
+
+    delta: NDArray[np.float64]
+    words: NDArray[np.float64]
 
 
 def _of(term: Term, lm: str) -> Term:
     return term._replace(arm=replace(term.arm, lm=lm)) if term.arm.lm == "main" else term
 
 
-def _delta(terms: Sequence[Term], records: Records) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-    """Δ of every document, and its tokens; None where a row is missing."""
+def _delta(terms: Sequence[Term], records: Records) -> _Delta | None:
+    """None where a row is missing. Rows of different texts are never compared."""
     if any(t.arm.name not in records for t in terms):
         return None
-    documents = [records[t.arm.name]["results"]["documents"] for t in terms]
-    tokens = np.asarray(documents[0]["tokens"], np.float64)
-    total = sum(t.weight * np.asarray(d[t.field], np.float64) for t, d in zip(terms, documents, strict=True))
-    return np.asarray(total, np.float64), tokens
+    results = [records[t.arm.name]["results"] for t in terms]
+    tokens = np.asarray(results[0]["documents"]["tokens"], np.float64)
+    for r in results:
+        if r["documents"]["tokens"] != results[0]["documents"]["tokens"]:
+            raise KnnlmError("rows of different test tokens cannot be compared: measure them anew in another --out")
+    total = sum(t.weight * np.asarray(r["documents"][t.field], np.float64) for t, r in zip(terms, results, strict=True))
+    words = results[0]["base"]["words"]
+    return _Delta(np.asarray(total, np.float64), tokens * words / tokens.sum())
 
 
-def _effect(delta: NDArray[np.float64], tokens: NDArray[np.float64]) -> float:
-    return float(np.expm1(delta.sum() / tokens.sum()))
+def _effect(delta: NDArray[np.float64], words: NDArray[np.float64]) -> float:
+    return float(np.expm1(delta.sum() / words.sum()))

@@ -18,14 +18,11 @@ from knnlm.paper.calibrated import Calibration, calibrate, calibrated_logprobs
 from knnlm.paper.rows import Arm, Counts, Evaluate, Row, Temperatures, Words
 from knnlm.paper.word_types import word_types
 from knnlm.paper.workshop import Material, Workshop
-from knnlm.search.exact import exact_search
-from knnlm.search.neighbors import Neighbors, recall
 from knnlm.states.store import Store
 
 Logs = NDArray[np.float64]
 GRID = tuple(round(0.1 * i, 1) for i in range(1, 31))
 """The paper's temperatures."""
-_RECALL_QUERIES = 512
 
 
 class Base(NamedTuple):
@@ -71,16 +68,17 @@ class Bench:
     def _evaluate(self, arm: Arm) -> dict[str, Any]:
         m, base = self.workshop.material(arm), self.base(arm.lm, arm.step)
         valid, test = self.workshop.votes(arm, "valid"), self.workshop.votes(arm, "test")
-        unit = valid.spread()
-        best = min(tau_sweep(base.valid, valid), key=lambda p: p.ppl)
-        at_one = _at(base, valid, 1.0, unit)
+        at_one = _at(base.valid, valid, 1.0)
+        best = _best(base.valid, valid, at_one)
+        over = {"tau_1": _at(base.calibrated_valid, valid, 1.0)}
+        over["tuned"] = _best(base.calibrated_valid, valid, over["tau_1"])
         documents = m.test.table.columns["document"].all()
         record: dict[str, Any] = {
             "rows": m.store.rows,
             "lm": self.workshop.about(arm.lm, arm.step),
             "base": _base_numbers(base, m),
             "coverage": test.coverage(),
-            "recall": self._recall(arm),
+            "recall": self.workshop.recall(arm),
             "documents": {
                 "tokens": np.bincount(documents).tolist(),
                 "base": _sums(documents, base.test),
@@ -93,8 +91,9 @@ class Bench:
             record["documents"][name] = _sums(documents, mix(base.test, knn, point.lam))
             own = record[name]["lambda_of_test"]
             record["documents"][f"{name}_lambda_of_test"] = _sums(documents, mix(base.test, knn, own))
-            lam = record[name]["on_calibrated"]["lambda"]
-            record["documents"][f"{name}_on_calibrated"] = _sums(documents, mix(base.calibrated_test, knn, lam))
+            mixed = mix(base.calibrated_test, test.logprobs(over[name].temperature), over[name].lam)
+            record[name]["on_calibrated"] = {**_knobs(over[name]), "ppl": perplexity(mixed)}
+            record["documents"][f"{name}_on_calibrated"] = _sums(documents, mixed)
         return record
 
     def _temperatures(self, arm: Arm) -> dict[str, Any]:
@@ -112,8 +111,8 @@ class Bench:
         points = []
         for k in row.ks:
             head_valid, head_test = valid.head(k), test.head(k)
-            best = min(tau_sweep(base.valid, head_valid), key=lambda p: p.ppl)
-            at_one = _at(base, head_valid, 1.0, head_valid.spread())
+            at_one = _at(base.valid, head_valid, 1.0)
+            best = _best(base.valid, head_valid, at_one)
             points.append({
                 "k": k, "coverage": head_test.coverage(),
                 "tau_1": _point(base, head_test.logprobs(1.0), at_one),
@@ -133,30 +132,20 @@ class Bench:
         kinds = word_types(m.test, m.store, tokenizer, helped["exact"], helped["approximate"], row.least)
         return {"words": [kind._asdict() for kind in kinds]}
 
-    def _recall(self, arm: Arm) -> float | None:
-        """Share of the true neighbours that the arm's mask holds, on some queries; None where nobody knows the truth:
-        zero rows tie with each other."""
-        if arm.mask == "exact":
-            return 1.0
-        if arm.zeros:
-            return None
-        m = self.workshop.material(arm)
-        rows = np.unique(np.linspace(0, m.test.rows - 1, min(_RECALL_QUERIES, m.test.rows)).astype(np.int64))
-        found = self.workshop.neighbors(arm, "test")
-        near = found.read(0, len(found))
-        states = m.test.key(m.key).gather(rows)
-        truth = exact_search(states, m.store.key(m.key), arm.k, arm.metric)
-        return recall(Neighbors(near.ids[rows], near.scores[rows]), truth)
-
 
 def _ffn(queries: Store) -> Any:
     return queries.key("ffn").all()
 
 
-def _at(base: Base, votes: TargetVotes, tau: float, unit: float) -> TauPoint:
-    knn = votes.logprobs(tau)
-    lam = fit_lambda(base.valid, knn)
-    return TauPoint(tau, tau / unit, lam, perplexity(mix(base.valid, knn, lam)))
+def _at(lm: Logs, votes: TargetVotes, tau: float) -> TauPoint:
+    """One τ with its λ."""
+    (point,) = tau_sweep(lm, votes, [tau])
+    return point
+
+
+def _best(lm: Logs, votes: TargetVotes, least: TauPoint) -> TauPoint:
+    """The best τ with its λ; no worse than `least`."""
+    return min([*tau_sweep(lm, votes), least], key=lambda p: p.ppl)
 
 
 def _base_numbers(base: Base, m: Material) -> dict[str, Any]:
@@ -173,7 +162,6 @@ def _numbers(base: Base, knn_valid: Logs, knn: Logs, point: TauPoint, words: int
     """Everything about one arm at one τ."""
     mixed = mix(base.test, knn, point.lam)
     own = fit_lambda(base.test, knn)
-    over = fit_lambda(base.calibrated_valid, knn_valid)
     return {
         **_point(base, knn, point),
         "word_ppl": perplexity(mixed, words),
@@ -184,15 +172,18 @@ def _numbers(base: Base, knn_valid: Logs, knn: Logs, point: TauPoint, words: int
         "helped": np.packbits(knn > base.test).tobytes().hex(),
         "lambda_of_test": own,
         "ppl_of_test_lambda": perplexity(mix(base.test, knn, own)),
-        "on_calibrated": {"lambda": over, "ppl": perplexity(mix(base.calibrated_test, knn, over))},
     }
 
 
 def _point(base: Base, knn: Logs, point: TauPoint) -> dict[str, float]:
     """τ, its λ, and both splits' perplexities."""
+    return {**_knobs(point), "ppl": perplexity(mix(base.test, knn, point.lam))}
+
+
+def _knobs(point: TauPoint) -> dict[str, float]:
+    """τ and λ, and what they gave on validation text."""
     return {
-        "temperature": point.temperature, "units": point.units, "lambda": point.lam, "valid_ppl": point.ppl,
-        "ppl": perplexity(mix(base.test, knn, point.lam)),
+        "temperature": point.temperature, "units": point.units, "lambda": point.lam, "valid_ppl": point.ppl
     }  # fmt: skip
 
 

@@ -44,6 +44,10 @@ class Arm:
     width: int | None = None
     """States reduced to so many principal components."""
 
+    def __post_init__(self) -> None:
+        if self.zeros and (self.score == "half" or (self.mask, self.score) == ("exact", "faiss")):
+            raise ValueError(f"score {self.score} is not known for zero rows with an {self.mask} mask")
+
     @property
     def name(self) -> str:
         """What the arm is, for people and file names: the choices every arm has, then what is unusual about it."""

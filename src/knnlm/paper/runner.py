@@ -13,16 +13,16 @@ import os
 import platform
 import subprocess
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from knnlm.errors import KnnlmError, UsageError
-from knnlm.files import only_writer, read_json, write_json
+from knnlm.files import fingerprint, only_writer, read_json, write_json
 from knnlm.paper.measure import Bench
 from knnlm.paper.rows import Recipe, Row
-from knnlm.paper.scales import Scale, texts
+from knnlm.paper.scales import Scale, Texts, texts, with_models
 from knnlm.paper.workshop import Search, Workshop, search_of
 from knnlm.progress import say
 
@@ -63,7 +63,7 @@ def reproduce(recipes: Iterable[Recipe], scale: Scale, out: Path, data: Path | N
     check_data(scale, data)
     chosen = list(recipes)
     found = texts(scale, data)
-    about = {"scale": scale.name, "text": [found.train.describe(), found.valid.describe(), found.test.describe()]}
+    about = _about(scale, found)
     with only_writer(out):
         _claim(out, about)
         rows = unique_rows(chosen)
@@ -95,6 +95,13 @@ def check_scale(folder: Path, scale: Scale) -> None:
         raise KnnlmError(f"{folder} holds results of scale {found}: add --scale {found}")
 
 
+def with_known_models(folder: Path, scale: Scale) -> Scale:
+    """The scale with the further LMs that the folder has results of."""
+    known = {lm.name for lm in scale.others}
+    sources = read_json(folder / SCALE_FILE)["others"]
+    return with_models(scale, [source for name, source in sources.items() if name not in known])
+
+
 def load_records(folder: Path) -> dict[str, dict[str, Any]]:
     """All records of a results folder, by row name."""
     files = sorted((folder / ROWS).glob("*.json"))
@@ -103,21 +110,39 @@ def load_records(folder: Path) -> dict[str, dict[str, Any]]:
     return {file.stem: read_json(file, newest_format=FORMAT) for file in files}
 
 
-def _claim(out: Path, about: Mapping[str, Any]) -> None:
-    """Results of different scales or texts do not belong in one folder."""
+def _about(scale: Scale, found: Texts) -> dict[str, Any]:
+    """What every row depends on beside its own settings."""
+    return {
+        "scale": scale.name,
+        "text": [found.train.describe(), found.valid.describe(), found.test.describe(), {"rows": scale.eval_rows}],
+        "lms": {lm.name: fingerprint({"preset": asdict(lm.preset), "seed": lm.seed}) for lm in scale.lms},
+        "others": {lm.name: lm.source for lm in scale.others},
+    }
+
+
+def _claim(out: Path, about: dict[str, Any]) -> None:
+    """Results of different scales, texts or LMs do not belong in one folder; further LMs may join."""
     file = out / SCALE_FILE
-    if file.is_file():
-        before = read_json(file)
-        for what in ("scale", "text"):
-            if before[what] != about[what]:
-                other = f"scale {before['scale']}, not {about['scale']}" if what == "scale" else "another text"
-                raise KnnlmError(f"{out} holds results of {other}: choose another --out; nothing was changed")
+    if not file.is_file():
+        strangers = [p.name for p in out.iterdir() if p.name not in ("work", ".lock")]
+        if strangers:
+            raise KnnlmError(f"{out} is not empty ({strangers[0]} …): choose another --out; nothing was changed")
+        (out / ROWS).mkdir(exist_ok=True)
+        write_json(file, about)
         return
-    strangers = [p.name for p in out.iterdir() if p.name not in ("work", ".lock")]
-    if strangers:
-        raise KnnlmError(f"{out} is not empty ({strangers[0]} …): choose another --out; nothing was changed")
-    (out / ROWS).mkdir(exist_ok=True)
-    write_json(file, about)
+    before = read_json(file)
+    if before["scale"] != about["scale"]:
+        other = f"scale {before['scale']}, not {about['scale']}"
+    elif before["text"] != about["text"]:
+        other = "another text"
+    else:
+        changed = [f"another LM called {name}" for what in ("lms", "others") for name, value in about[what].items()
+                   if before[what].get(name, value) != value]  # fmt: skip
+        if not changed:
+            write_json(file, {**about, **{what: {**before[what], **about[what]} for what in ("lms", "others")}})
+            return
+        other = changed[0]
+    raise KnnlmError(f"{out} holds results of {other}: choose another --out; nothing was changed")
 
 
 def _measure(bench: Bench, row: Row, scale: Scale, out: Path, command: str) -> None:
@@ -126,7 +151,7 @@ def _measure(bench: Bench, row: Row, scale: Scale, out: Path, command: str) -> N
     write_json(_file(out, row), {
         "format": FORMAT, "row": row.name, "kind": type(row).__name__.lower(), "scale": scale.name,
         "what": asdict(row), "results": results,
-        "provenance": _provenance(command, scale, row, time.monotonic() - began),
+        "provenance": _provenance(command, scale, row, bench, time.monotonic() - began),
     })  # fmt: skip
 
 
@@ -138,12 +163,17 @@ def _command(recipes: list[Recipe], row: Row, scale: Scale, data: Path | None) -
     """The command that makes this row, wherever one's folders are."""
     name = next(r.name for r in recipes if row in r.rows)
     folder = f" --data {data.name}" if data is not None else ""
-    return f"knnlm reproduce {name} --scale {scale.name}{folder}"
+    others = [other for arm in row.arms if (other := scale.other(arm.lm)) is not None]
+    model = f" --model {others[0].name}" if others and name == "models" else ""
+    return f"knnlm reproduce {name} --scale {scale.name}{folder}{model}"
 
 
-def _provenance(command: str, scale: Scale, row: Row, seconds: float) -> dict[str, Any]:
+def _provenance(command: str, scale: Scale, row: Row, bench: Bench, seconds: float) -> dict[str, Any]:
     packages = ("knnlm", "torch", "transformers", "faiss-cpu", "numpy", "scipy")
+    lm = row.arms[0]
     return {
+        "model": bench.workshop.model(lm.lm, lm.step).fingerprint,
+        "train_seconds": bench.workshop.training_seconds(lm.lm),
         "command": command, "commit": _commit(), "seed": _seed(scale, row.arms[0].lm),
         "versions": {"python": platform.python_version(), **{p: importlib.metadata.version(p) for p in packages}},
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores", "seconds": round(seconds, 1),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from knnlm.errors import unknown
+from knnlm.errors import UsageError, unknown
 from knnlm.lm.documents import Document, HubDataset, Source, Split, articles, local_text
 from knnlm.lm.embedded import Embedded
 from knnlm.lm.portions import Beginning, Excerpts
@@ -166,9 +166,10 @@ _GPT2 = tuple(
 PAPER_SCALE = Scale(
     name="paper", text="wikitext-103", documents=None, train_characters=None, eval_characters=None, eval_rows=None,
     sizes=Sizes(112_735_284, 237_669, 268_161),
-    lms=_variants(replace(PAPER, keep=(20_000, 100_000, 286_000)), (512, 256), 2, (20_000, 100_000)),
+    lms=_variants(replace(PAPER, keep=(20_000, 100_000)), (512, 256), 2, (20_000, 100_000)),
     seeds=("main", "seed-1"),
-    widths=("width-256", "width-512", "main"), checkpoints=(("main", 20_000), ("main", 100_000)),
+    widths=("width-256", "width-512", "main"),
+    checkpoints=(("main", 20_000), ("main", 100_000), ("no-dropout", 100_000)),
     k=1024, ks=(1, 4, 16, 64, 256, 1024, 4096), fractions=(0.05, *_TENTHS, 1.0), draws=1, small=0.05,
     zeros=(0.05, 0.26, 0.5), factories=(("IVF4096,PQ64np", 8), ("IVF4096,PQ64np", 1024), ("IVF4096,PQ32np", 32)),
     components=(512,), others=_GPT2,
@@ -186,7 +187,13 @@ def scale_named(name: str) -> Scale:
 
 def with_models(scale: Scale, sources: Sequence[str]) -> Scale:
     """The scale with further LMs for appendix A."""
-    named = {"".join(c if c.isalnum() or c in "-." else "-" for c in s.strip("/")): s for s in sources}
+    taken = {lm.name for lm in scale.lms} | {lm.name for lm in scale.others}
+    named: dict[str, str] = {}
+    for source in sources:
+        name = "".join(c if c.isalnum() or c in "-." else "-" for c in source.strip("/"))
+        if name in taken or name in named:
+            raise UsageError(f"the name '{name}' of --model {source} is taken: rename its folder")
+        named[name] = source
     return replace(scale, others=(*scale.others, *(OtherLM(name, source) for name, source in named.items())))
 
 

@@ -9,8 +9,11 @@ Everything is opened if it is there and continued if it was interrupted. Knows a
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from knnlm.components.knn import NeighborBlocks, TargetVotes
 from knnlm.files import fingerprint, read_json
@@ -22,10 +25,14 @@ from knnlm.paper.other_states import other_state
 from knnlm.paper.rows import Arm
 from knnlm.paper.scales import Scale, Texts
 from knnlm.search.cache import cached_neighbors
+from knnlm.search.exact import exact_search
 from knnlm.search.index import Index, build_index
+from knnlm.search.neighbors import Neighbors, recall
 from knnlm.search.retrieval import EXACT, Retrieval
 from knnlm.states.build import build_states
 from knnlm.states.store import Store
+
+_RECALL_QUERIES = 512
 
 
 class Material(NamedTuple):
@@ -75,6 +82,8 @@ class Workshop:
         self.scale, self.texts, self.folder, self.counts, self.show = scale, texts, folder, counts, progress
         self._model: tuple[tuple[str, int | None], LanguageModel] | None = None
         self._materials: dict[Any, Material] = {}
+        self._recalls: dict[tuple[Search, int], float] = {}
+        self._truths: dict[Any, Neighbors] = {}
 
     def model(self, name: str, step: int | None) -> LanguageModel:
         """A base LM, trained if it is not; the last one asked for stays open."""
@@ -100,9 +109,18 @@ class Workshop:
         return {
             "parameters": record["trained"]["parameters"], "width": record["preset"]["width"],
             "train_tokens": record["trained"]["train_tokens"], "steps": record["trained"]["steps"], "step": at,
-            "train_seconds": _seconds(record), "train_ppl": math.exp(point["train_loss"]),
+            "train_ppl": math.exp(point["train_loss"]),
             "valid_ppl": math.exp(point["valid_loss"]),
         }  # fmt: skip
+
+    def training_seconds(self, name: str) -> int:
+        """How long an LM was trained here."""
+        if self.scale.other(name) is not None:
+            return 0
+        record = read_json(self.folder / "lm" / name / RECORD)
+        preset = record["preset"]
+        tokens = preset["steps"] * preset["batch"] * preset["context"]
+        return round(tokens / record["trained"]["tokens_per_second"])
 
     def material(self, arm: Arm) -> Material:
         """The store and queries of an arm, without the zero rows that only its index may see."""
@@ -132,7 +150,7 @@ class Workshop:
             what = self._retrieval(arm, m.key, index.name)
             if arm.score == "real":
                 self._found(store, queries, what, arm)  # so that the search, of as many as needed, is done first
-                return cached_neighbors(store, queries, _real(what), self.show)
+                return cached_neighbors(store, queries, replace(what, score="real"), self.show)
             found = self._found(store, queries, what, arm)
         if arm.score == "half":
             return scores.half(found, states, m.store.key(m.key), arm.metric)
@@ -143,6 +161,23 @@ class Workshop:
         m = self.material(arm)
         tokens = self._contaminated(arm, m).targets if arm.zeros else m.store.targets
         return TargetVotes(self.neighbors(arm, split), tokens, m.queries(split).targets)
+
+    def recall(self, arm: Arm) -> float | None:
+        """Share of the true neighbours that the arm's mask holds, on some queries of the test text; None where the
+        truth is not one thing: zero rows tie with each other."""
+        if arm.mask == "exact" or arm.zeros:
+            return 1.0 if arm.mask == "exact" else None
+        what = (search_of(arm), arm.k)
+        if what not in self._recalls:
+            m = self.material(arm)
+            rows = np.unique(np.linspace(0, m.test.rows - 1, min(_RECALL_QUERIES, m.test.rows)).astype(np.int64))
+            of = (m.store.fingerprint, m.key, arm.metric, arm.k)
+            if of not in self._truths:
+                self._truths[of] = exact_search(m.test.key(m.key).gather(rows), m.store.key(m.key), arm.k, arm.metric)
+            found = self.neighbors(replace(arm, score="faiss"), "test")
+            near = [found.read(row, row + 1).ids[0] for row in rows]
+            self._recalls[what] = recall(Neighbors(np.stack(near), self._truths[of].scores), self._truths[of])
+        return self._recalls[what]
 
     def index(self, arm: Arm, store: Store, key: str) -> Index:
         """The arm's index of a store; however poor its recall, since that is what is studied."""
@@ -209,19 +244,5 @@ class Workshop:
     def _found(self, store: Store, queries: Store, what: Retrieval, arm: Arm) -> NeighborBlocks:
         """The search itself, for as many neighbours as any row needs; then the head that this arm needs."""
         most = max(arm.k, self.counts.get(search_of(arm), 0))
-        cached_neighbors(store, queries, _with_k(what, most), self.show)
+        cached_neighbors(store, queries, replace(what, k=most), self.show)
         return cached_neighbors(store, queries, what, self.show)
-
-
-def _seconds(record: Mapping[str, Any]) -> float:
-    """How long an LM was trained."""
-    preset, trained = record["preset"], record["trained"]
-    return float(round(preset["steps"] * preset["batch"] * preset["context"] / trained["tokens_per_second"]))
-
-
-def _real(what: Retrieval) -> Retrieval:
-    return Retrieval(key=what.key, metric=what.metric, mask=what.mask, score="real", k=what.k)
-
-
-def _with_k(what: Retrieval, k: int) -> Retrieval:
-    return Retrieval(key=what.key, metric=what.metric, mask=what.mask, score=what.score, k=k)

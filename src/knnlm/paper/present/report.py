@@ -18,7 +18,7 @@ from knnlm.paper.recipes import words as words_recipe
 from knnlm.paper.recipes.audit import precision, sign, zeros
 from knnlm.paper.recipes.baselines import exactly, paper_arm
 from knnlm.paper.rows import Counts, Evaluate, Recipe, Words
-from knnlm.paper.runner import check_scale, load_records
+from knnlm.paper.runner import check_scale, load_records, with_known_models
 from knnlm.paper.scales import Scale
 from knnlm.paper.word_findings import word_findings
 
@@ -50,6 +50,7 @@ class Findings(NamedTuple):
 def write_report(folder: Path, scale: Scale) -> Report:
     """Write everything that the records of `folder` say."""
     check_scale(folder, scale)
+    scale = with_known_models(folder, scale)
     records = load_records(folder)
     files = render(records, scale)
     (folder / FIGURES).mkdir(exist_ok=True)
