@@ -81,7 +81,7 @@ def neighbours(records: Records, rows: Sequence[Counts]) -> Figure:
             for field, words in (("tau_1", "τ = 1"), ("tuned", "tuned τ")):
                 lines.append(Line(f"{setting(row.arm)}, {words}", [p["k"] for p in points],
                                   [p[field]["ppl"] for p in points]))  # fmt: skip
-    base = _base(records, replace(rows[0].arm, k=1024)) if rows else None
+    base = next((records[r.name]["results"]["base"]["ppl"] for r in rows if r.name in records), None)
     return _plot("neighbours", "Test perplexity against the number of neighbours k.", lines, "k", log=True, base=base)
 
 
@@ -147,7 +147,7 @@ def _plot(
     word: str = "LM alone",
     also: Callable[[Axes], None] | None = None,
 ) -> Figure:
-    """Lines with markers; what exceeds twice the range below the base level leaves at the top."""
+    """Lines with markers, and the level of the LM alone."""
 
     def draw(canvas: Canvas) -> None:
         axes = canvas.add_subplot()

@@ -29,7 +29,7 @@ svg.plot { width: 100%; height: auto; } code { font-size: .92em; }
 @media print { body { max-width: none; font-size: 11px; } .scroll { overflow: visible; }
   figure { break-inside: avoid; } }
 """
-_VERDICTS = {"**holds**": "holds", "**does not hold**": "fails", "**undecided**": "open"}
+_VERDICTS = {"**holds**": "holds", "**does not hold**": "fails", "**undecided**": "open", "**no question**": "open"}
 
 
 def page(title: str, sections: Sequence[Section]) -> str:

@@ -1,6 +1,5 @@
 """When each reason holds: the three effects against training progress and against width, drawn from records."""
 
-from dataclasses import replace
 from typing import NamedTuple
 
 from matplotlib.figure import Figure as Canvas
@@ -47,7 +46,7 @@ def table(records: Records, scale: Scale) -> Table:
     """Every point with its LM's training and validation perplexity."""
     rows = []
     for (lm, step), effects in points(records, scale).items():
-        about = records[replace(arms(scale, lm, step)[1]).name]["results"]["lm"]
+        about = records[arms(scale, lm, step)[1].name]["results"]["lm"]
         rows.append((
             lm, f"{about['step']:,}", number(about["train_ppl"], 1), number(about["valid_ppl"], 1),
             *(f"{percent(effects[n].value)} ({interval(effects[n].low, effects[n].high)})" for n in EFFECTS),
@@ -61,7 +60,8 @@ def progress(records: Records, scale: Scale) -> Figure | None:
     names = dict.fromkeys(lm for lm, _ in scale.checkpoints)
     panels: dict[str, list[Line]] = {effect: [] for effect in EFFECTS}
     for lm in names:
-        at = {s: e for (name, s), e in found.items() if name == lm and s is not None}
+        at = {_step(records, scale, lm, s): e for (name, s), e in found.items() if name == lm}
+        at = dict(sorted(at.items()))
         for effect in EFFECTS:
             values = [at[s][effect] for s in at]
             panels[effect].append(Line(
@@ -75,6 +75,11 @@ def progress(records: Records, scale: Scale) -> Figure | None:
         "documents. With dropout the LM goes from under-trained to its best; without, on to overfitted."
     )
     return _panels("regimes-progress", caption, panels, "updates of training")
+
+
+def _step(records: Records, scale: Scale, lm: str, step: int | None) -> int:
+    """The update of a point; the best one's is in its record."""
+    return int(records[arms(scale, lm, step)[1].name]["results"]["lm"]["step"])
 
 
 def width(records: Records, scale: Scale) -> Figure | None:

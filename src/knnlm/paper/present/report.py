@@ -24,6 +24,18 @@ from knnlm.paper.word_findings import word_findings
 
 MARKDOWN, PAGE, FIGURES = "RESULTS.md", "results.html", "figures"
 Part = str | Table | Figure
+_EFFECT = (
+    "An effect is a relative difference of test perplexity per word, as the paper's are: the share by which the worse "
+    "exceeds the better, with a 95 % interval from a paired bootstrap over documents. A claim does not hold where the "
+    "interval lies below its margin (+0.5 %, or half the paper's own effect where that is smaller), holds where it else "
+    "lies above zero and the seeds agree, and is undecided otherwise. Claims that two things differ little hold where "
+    "the interval lies within their margin. The interval knows nothing of other LMs, indexes or draws. Perplexities in "
+    "tables are per token, changes (vs base, vs calibrated) per word."
+)
+_PROBED = (
+    "The index of each size is the default for its rows, always with 32 lists probed: a small store has fewer lists, so a "
+    "larger share of it is searched. The paper probed 32 of 4096 at every size. Recall at each size, one draw:"
+)
 
 
 class Report(NamedTuple):
@@ -86,7 +98,7 @@ def content(records: Records, scale: Scale) -> list[Section]:
         Section("The paper's claims", [words.counts(found.paper), tables.findings_table(_measured(found.paper))]),
         Section("Table 1: which state, which similarity", [tables.baselines_table(records, scale)]),
         Section("Table 3: approximate or exact, mask and score", [tables.recompute_table(records, scale)]),
-        Section("How large the store is", [figures.sizes(records, scale, f) for f in ("tau_1", "tuned")]),
+        Section("How large the store is", _sizes(records, scale)),
         Section("How peaky", [figures.temperatures(records, scale, f) for f in (scale.small, 1.0)]),
         Section("Base LMs of other sizes", [tables.models_table(records, scale)]),
         Section("Which words gain from approximation", _words(records, scale)),
@@ -101,7 +113,7 @@ def content(records: Records, scale: Scale) -> list[Section]:
 def _short(found: Findings) -> list[Part]:
     by_name = {f.claim.name: f for f in found.all()}
     sentences = [
-        words.single(by_name, "kNN helps (τ = 1)"),
+        words.pair(by_name, "kNN helps", "“kNN helps”"),
         words.single(by_name, "kNN beats the calibrated LM"),
         words.single(by_name, "kNN helps the calibrated LM"),
         words.pair(by_name, "att beats ffn", "“att beats ffn”, with the index as in the paper"),
@@ -111,12 +123,7 @@ def _short(found: Findings) -> list[Part]:
         words.single(by_name, "most of att's lead over ffn is temperature"),
         words.counts(found.paper),
     ]
-    effect = (
-        "An effect is a relative difference of test perplexity: the share by which the worse exceeds the better, with "
-        "a 95 % interval from a paired bootstrap over documents. A claim holds where the interval lies above zero, "
-        "does not hold where it lies below +0.5 %, and is undecided else."
-    )
-    return [*(s for s in sentences if s), effect]
+    return [*(s for s in sentences if s), _EFFECT]
 
 
 def _setup(records: Records, scale: Scale) -> list[Part]:
@@ -134,6 +141,12 @@ def _setup(records: Records, scale: Scale) -> list[Part]:
             f"k = {scale.k:,}."
         )
     return [*parts, tables.lms_table(records)]
+
+
+def _sizes(records: Records, scale: Scale) -> list[Part]:
+    drawn: list[Part] = [figures.sizes(records, scale, field) for field in ("tau_1", "tuned")]
+    table = tables.sizes_table(records, scale)
+    return [*drawn, _PROBED, table] if table.rows else drawn
 
 
 def _words(records: Records, scale: Scale) -> list[Part]:
@@ -171,7 +184,9 @@ def _audit(records: Records, scale: Scale, found: Findings) -> list[Part]:
         "F4: the sign of ffn with IP.", tables.arms_table(records, _named(sign(scale), "")),
         "F6: precision of real scores.", tables.arms_table(records, _named(precision(scale), "")),
         "The layer or its LayerNorm.", tables.arms_table(records, tables.norm_arms(scale)),
-        "F2 and F3: where λ comes from, and perplexity per token or per word.", tables.units_table(records, scale),
+        "F2 and F3: where λ comes from, and perplexity per token or per word. The latter is the former to the power of "
+        "the tokens in a word, so every comparison keeps its direction; only its size differs.",
+        tables.units_table(records, scale),
     ]  # fmt: skip
 
 
@@ -186,10 +201,11 @@ def _provenance(records: Records, scale: Scale) -> list[Part]:
     commits = sorted({m["commit"] or "an installed package" for m in made})
     versions = sorted({", ".join(f"{k} {v}" for k, v in m["versions"].items()) for m in made})
     machines = sorted({m["machine"] for m in made})
-    lms = {(r["what"]["arm"]["lm"]): r["results"]["lm"] for r in records.values() if r["kind"] == "evaluate"}
-    training = sum(lm.get("train_seconds", 0) for lm in lms.values())
+    lms = {r["what"]["arm"]["lm"]: r["provenance"]["train_seconds"] for r in records.values() if "arm" in r["what"]}
+    trained = [seconds for seconds in lms.values() if seconds]
+    training = sum(trained)
     return [
-        f"{len(lms)} LMs trained in {training / 60:.0f} minutes and {len(records)} rows measured in "
+        f"{len(trained)} LMs trained in {training / 60:.0f} minutes and {len(records)} rows measured in "
         f"{sum(m['seconds'] for m in made) / 60:.0f} minutes, stores, indexes and searches included, on "
         f"{'; '.join(machines)}. Commits: {', '.join(commits)}. Versions: {'; '.join(versions)}.",
         "Every number is in rows/, one JSON for each row, with the command that makes it. All of them: "

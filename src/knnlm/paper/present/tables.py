@@ -1,5 +1,6 @@
 """Records → tables, ours beside the paper's. A row that was not measured is left out. Knows nothing of Markdown."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from knnlm.paper.claims import FIELDS
-from knnlm.paper.expected import printed, published
+from knnlm.paper.expected import published
 from knnlm.paper.findings import Finding, Records
 from knnlm.paper.present.content import Table, interval, number, percent
 from knnlm.paper.present.words import numbers, reading
@@ -27,7 +28,7 @@ def findings_table(found: Iterable[Finding]) -> Table:
     """Claims with verdicts, effects and the paper's."""
     rows = []
     for f in found:
-        seeds = ", ".join(percent(s) for s in f.seeds) if len(f.seeds) > 1 else ""
+        seeds = ", ".join(percent(s) for s in f.seeds) if len(f.seeds) > 1 else "one LM" if f.seeds else ""
         measured = f.verdict != "not measured"
         rows.append((
             f.claim.name, f"**{f.verdict}**", percent(f.effect) if measured else "",
@@ -44,57 +45,53 @@ def survival_table(found: Iterable[Finding]) -> Table:
     for name, fixed in by_name.items():
         conclusion, mark, _ = name.partition(f" ({FIELDS['tau_1']})")
         tuned = by_name.get(f"{conclusion} ({FIELDS['tuned']})")
-        if mark and tuned is not None and "not measured" not in (fixed.verdict, tuned.verdict):
+        more = fixed.claim.sense == "more"
+        if mark and more and tuned is not None and "not measured" not in (fixed.verdict, tuned.verdict):
             rows.append((conclusion, numbers(fixed), numbers(tuned), reading(fixed.verdict, tuned.verdict)))
     return Table(("conclusion", FIELDS["tau_1"], FIELDS["tuned"], "reading"), tuple(rows))
 
 
 def baselines_table(records: Records, scale: Scale) -> Table:
-    """Table 1: every state and metric at both τ."""
+    """Table 1: every state and metric at both τ, and the paper's rows."""
     label = "tab:knn_baselines"
     reference = baselines.paper_arm(scale)
     rows = []
     for row in baselines.recipe(scale).rows:
         assert isinstance(row, Evaluate)
-        found = records.get(row.name)
-        if found is None:
-            continue
-        arm = row.arm
-        theirs = printed(label, state=arm.state, metric=arm.metric, mask=arm.mask, score=arm.score)
-        for field, tau in (("tau_1", "1"), ("tuned", None)):
-            r, base = found["results"], found["results"]["base"]
-            at = r[field]
-            both = records.get(replace(reference, lm=arm.lm).name)
-            rows.append((
-                f"{arm.lm} {arm.state} {arm.metric.upper()}, {setting(arm)}", tau or f"{at['temperature']:.3g}",
-                number(at["component_ppl"]), f"{at['lambda']:.3f}", number(at["ppl"]),
-                percent(at["ppl"] / base["ppl"] - 1), percent(at["ppl"] / base["calibrated_ppl"] - 1),
-                number(at["oracle"]), _overlap(at, both, base["tokens"]), f"{at['helping']:.3f}",
-                percent(theirs.change) if theirs is not None and field == "tau_1" else "",
-            ))  # fmt: skip
-    columns = ("row", "τ", "PPL", "λ", "interp.", "vs base", "vs calibrated", "oracle", "overlap", "helping",
-               "paper vs base")  # fmt: skip
-    return Table(columns, tuple(rows), _printed_note(label))
-
-
-def recompute_table(records: Records, scale: Scale) -> Table:
-    """Table 3 and its missing arm."""
-    label = "tab:knn_recompute"
-    rows = []
-    for row in recompute.recipe(scale).rows:
-        assert isinstance(row, Evaluate)
         found, arm = records.get(row.name), row.arm
         if found is None:
             continue
         r = found["results"]
-        theirs = printed(label, state=arm.state, metric=arm.metric, mask=arm.mask, score=arm.score)
+        both = records.get(replace(reference, lm=arm.lm).name)
+        for field, tau in (("tau_1", "1"), ("tuned", f"{r['tuned']['temperature']:.3g}")):
+            at = r[field]
+            rows.append((
+                f"{arm.lm} {arm.state} {arm.metric.upper()}, {setting(arm)}", tau, number(at["component_ppl"]),
+                f"{at['lambda']:.3f}", number(at["ppl"]), *changes(r, at["ppl"]), number(at["oracle"]),
+                _overlap(at, both, r["base"]["tokens"]), f"{at['helping']:.3f}",
+            ))  # fmt: skip
+    for theirs in published()[label] if rows else ():
+        c = theirs.cells
         rows.append((
-            f"{arm.lm}: {setting(arm)}", *_both(r), f"{r['tuned']['temperature']:.3g}", number(r["tuned"]["oracle"]),
-            "" if theirs is None else percent(theirs.change),
+            f"paper {theirs.arm['state']} {theirs.arm['metric'].upper()}, FAISS mask, FAISS score", "1",
+            number(_or_none(c["ppl"])), f"{c['lambda']:.3f}", number(c["interp"], 3), percent(theirs.change), "",
+            number(c["oracle"], 3), f"{c['overlap']:.3f}", f"{c['helping']:.3f}",
         ))  # fmt: skip
-    columns = ("row", "λ at τ = 1", "interp.", "vs base", "λ tuned", "interp.", "vs base", "τ", "oracle",
-               "paper vs base (τ = 1)")  # fmt: skip
-    return Table(columns, tuple(rows), _printed_note(label))
+    columns = ("row", "τ", "PPL", "λ", "interp.", "vs base", "vs calibrated", "oracle", "overlap", "helping")
+    return Table(columns, tuple(rows), f"The paper's base LM: {published()[label][0].base:g}, per word.")
+
+
+def recompute_table(records: Records, scale: Scale) -> Table:
+    """Table 3 and its missing arm, and the paper's rows."""
+    label = "tab:knn_recompute"
+    arms = [(f"{r.arm.lm}: {setting(r.arm)}", r.arm) for r in recompute.recipe(scale).rows if isinstance(r, Evaluate)]
+    table = arms_table(records, arms)
+    theirs = tuple(
+        (f"paper: {row.name}", "", f"{row.cells['lambda']:.3f}", number(row.cells["interp"], 3), percent(row.change),
+         *[""] * (len(table.columns) - 6), number(row.cells["oracle"], 3))
+        for row in published()[label]
+    )  # fmt: skip
+    return table._replace(rows=table.rows + theirs) if table.rows else table
 
 
 def arms_table(records: Records, arms: Sequence[tuple[str, Arm]]) -> Table:
@@ -106,9 +103,31 @@ def arms_table(records: Records, arms: Sequence[tuple[str, Arm]]) -> Table:
             continue
         r = found["results"]
         recall = "" if r["recall"] is None else f"{r['recall']:.2f}"
-        rows.append((name, recall, *_both(r), f"{r['tuned']['temperature']:.3g}", f"{r['coverage']:.3f}"))
-    columns = ("row", "recall", "λ at τ = 1", "interp.", "vs base", "λ tuned", "interp.", "vs base", "τ", "coverage")
+        cells: list[str] = []
+        for field in ("tau_1", "tuned"):
+            at = r[field]
+            cells += [f"{at['lambda']:.3f}", number(at["ppl"]), *changes(r, at["ppl"])[: 1 + (field == "tuned")]]
+        rows.append((name, recall, *cells, f"{r['tuned']['temperature']:.3g}", f"{r['coverage']:.3f}",
+                     number(r["tau_1"]["oracle"])))  # fmt: skip
+    columns = ("row", "recall", "λ at τ = 1", "interp.", "vs base", "λ tuned", "interp.", "vs base", "vs calibrated",
+               "τ", "coverage", "oracle at τ = 1")  # fmt: skip
     return Table(columns, tuple(rows))
+
+
+def sizes_table(records: Records, scale: Scale) -> Table:
+    """Recall of the mask at each size: smaller stores have fewer lists of which as many are probed."""
+    arms = [
+        (f"{fraction:.0%} of the store", replace(baselines.paper_arm(scale), fraction=fraction))
+        for fraction in scale.fractions
+    ]
+    return arms_table(records, arms)
+
+
+def changes(r: Any, ppl: float) -> tuple[str, str]:
+    """Of perplexity per word, against the LM and against the calibrated LM."""
+    base = r["base"]
+    pieces = base["tokens"] / base["words"]
+    return tuple(percent((ppl / base[of]) ** pieces - 1) for of in ("ppl", "calibrated_ppl"))  # type: ignore[return-value]
 
 
 def models_table(records: Records, scale: Scale) -> Table:
@@ -122,14 +141,13 @@ def models_table(records: Records, scale: Scale) -> Table:
         r = found["results"]
         rows.append((
             f"{row.arm.lm}: {setting(row.arm)}", f"{r['lm']['parameters'] / 1e6:.2f}M", number(r["base"]["ppl"]),
-            number(r["tuned"]["ppl"]), number(r["base"]["ppl"] - r["tuned"]["ppl"]),
-            percent(r["tuned"]["ppl"] / r["base"]["ppl"] - 1),
+            number(r["tuned"]["ppl"]), number(r["base"]["ppl"] - r["tuned"]["ppl"]), *changes(r, r["tuned"]["ppl"]),
         ))  # fmt: skip
     for theirs in published()["tab:knn_other_models"]:
         assert theirs.base is not None
         rows.append((f"paper: {theirs.name}", "", number(theirs.base), number(theirs.cells["interp"]),
-                     number(theirs.cells["gain"]), percent(theirs.change)))  # fmt: skip
-    return Table(("row", "parameters", "base LM", "kNN-LM", "gain", "vs base"), tuple(rows))
+                     number(theirs.cells["gain"]), percent(theirs.change), ""))  # fmt: skip
+    return Table(("row", "parameters", "base LM", "kNN-LM", "gain", "vs base", "vs calibrated"), tuple(rows))
 
 
 def counts_table(records: Records, rows: Sequence[Counts]) -> Table:
@@ -178,7 +196,7 @@ def units_table(records: Records, scale: Scale) -> Table:
 
 def lms_table(records: Records) -> Table:
     """Every base LM and checkpoint that a row used."""
-    seen: dict[tuple[str, int], tuple[str, ...]] = {}
+    seen: dict[tuple[str, int, str], tuple[str, ...]] = {}
     for record in records.values():
         if record["kind"] != "evaluate":
             continue
@@ -188,7 +206,7 @@ def lms_table(records: Records) -> Table:
         if "step" in lm:
             trained = (f"{lm['step']:,} of {lm['steps']:,}{best}", number(lm["train_ppl"], 1),
                        number(lm["valid_ppl"], 1))  # fmt: skip
-        seen[arm["lm"], lm.get("step", 0)] = (
+        seen[arm["lm"], lm.get("step", 0), best] = (
             arm["lm"], f"{lm['parameters'] / 1e6:.2f}M", *trained, number(base["ppl"], 1),
             number(base["calibrated_ppl"], 1), f"{base['calibrated_temperature']:.2f}",
             f"{base['calibrated_share']:.3f}",
@@ -196,15 +214,6 @@ def lms_table(records: Records) -> Table:
     columns = ("LM", "parameters", "update", "training PPL", "validation PPL", "test PPL", "calibrated", "its T",
                "its unigram share")  # fmt: skip
     return Table(columns, tuple(seen[key] for key in sorted(seen)))
-
-
-def _both(r: Any) -> tuple[str, ...]:
-    """λ, perplexity and change at τ = 1, then at the tuned τ."""
-    cells: list[str] = []
-    for field in ("tau_1", "tuned"):
-        at = r[field]
-        cells += [f"{at['lambda']:.3f}", number(at["ppl"]), percent(at["ppl"] / r["base"]["ppl"] - 1)]
-    return tuple(cells)
 
 
 def _overlap(at: Any, reference: Any, tokens: int) -> str:
@@ -219,7 +228,5 @@ def _bits(text: str, count: int) -> Any:
     return np.unpackbits(np.frombuffer(bytes.fromhex(text), np.uint8), count=count)
 
 
-def _printed_note(label: str) -> str:
-    rows = published()[label]
-    cells = "; ".join(f"{r.name} {r.arm.get('state', '')}: {r.cells['interp']:g}" for r in rows)
-    return f"The paper's ({rows[0].where}; base LM {rows[0].base:g}): {cells}."
+def _or_none(value: float) -> float | None:
+    return value if math.isfinite(value) else None

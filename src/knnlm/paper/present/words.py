@@ -5,15 +5,18 @@ from collections.abc import Mapping, Sequence
 from knnlm.paper.findings import Finding
 from knnlm.paper.present.content import interval, percent
 
-_VERB = {"holds": "holds", "does not hold": "does not hold", "undecided": "is undecided", "not measured": ""}
+_VERB = {
+    "holds": "holds", "does not hold": "does not hold", "undecided": "is undecided", "no question": "is no question",
+    "not measured": "",
+}  # fmt: skip
 
 
 def counts(found: Sequence[Finding]) -> str:
     """How many of each verdict."""
-    total = [f for f in found if f.verdict != "not measured"]
+    total = [f for f in found if f.verdict not in ("not measured", "no question")]
     parts = [f"{sum(f.verdict == v for f in total)} {w}" for v, w in
              (("holds", "hold"), ("does not hold", "do not hold"), ("undecided", "are undecided"))]  # fmt: skip
-    return f"Of {len(total)} checks {', '.join(parts[:2])} and {parts[2]}."
+    return f"Of {len(total)} checks {parts[0]}, {parts[1]}, {parts[2]}."
 
 
 def numbers(f: Finding) -> str:
