@@ -77,11 +77,8 @@ def test_killed_runs_end_with_the_same_results(smoke: Smoke, tmp_path: Path) -> 
 
 
 def _results(record: Any) -> Any:
-    """All but how it was made and how fast the LM was trained."""
-    kept = {name: value for name, value in record.items() if name != "provenance"}
-    kept["results"] = json.loads(json.dumps(kept["results"]))
-    kept["results"].get("lm", {}).pop("train_seconds", None)
-    return kept
+    """All but how it was made."""
+    return {name: value for name, value in record.items() if name != "provenance"}
 
 
 def test_the_list_covers_the_paper(capsys: pytest.CaptureFixture[str]) -> None:
@@ -200,7 +197,26 @@ def test_any_model_can_join_appendix_a(
     record = load_records(out)["mine_att_l2_exact_real_k-64_factory-IVF32-PQ8x4np"]
     assert record["results"]["base"]["ppl"] > record["results"]["tuned"]["ppl"]
     assert record["provenance"]["seed"] is None
+    assert record["provenance"]["command"].endswith("--model mine")
+    assert run(["reproduce", "--report", "--scale", "smoke", "--out", str(out), "--json"]) == 0  # without naming it
+    assert "kNN helps mine" in capsys.readouterr().out
     assert "mine: real mask, real score" in (out / "RESULTS.md").read_text()
+
+
+@pytest.mark.parametrize("name", ["main", "./main/"])
+def test_a_model_may_not_take_the_name_of_another(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["reproduce", "models", "--model", name, "--model", "main"]) == 2
+    assert "is taken: rename its folder" in capsys.readouterr().err
+
+
+def test_results_of_another_lm_of_that_name_are_left_alone(
+    smoke: Smoke, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, *rest = SMOKE_SCALE.lms
+    other = replace(first, preset=replace(first.preset, lr=1e-3))
+    monkeypatch.setitem(SCALES, "smoke", replace(SMOKE_SCALE, lms=(other, *rest)))
+    assert run(["reproduce", "words", "--scale", "smoke", "--out", str(smoke.folder)]) == 1
+    assert "holds results of another LM called main: choose another --out" in capsys.readouterr().err
 
 
 def test_a_report_can_be_written_anew_from_rows_alone(smoke: Smoke, tmp_path: Path) -> None:

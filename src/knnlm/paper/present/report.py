@@ -27,14 +27,14 @@ Part = str | Table | Figure
 _EFFECT = (
     "An effect is a relative difference of test perplexity per word, as the paper's are: the share by which the worse "
     "exceeds the better, with a 95 % interval from a paired bootstrap over documents. A claim does not hold where the "
-    "interval lies below its margin (+0.5 %, or half the paper's own effect where that is smaller), holds where it else "
-    "lies above zero and the seeds agree, and is undecided otherwise. Claims that two things differ little hold where "
-    "the interval lies within their margin. The interval knows nothing of other LMs, indexes or draws. Perplexities in "
-    "tables are per token, changes (vs base, vs calibrated) per word."
+    "interval lies below its margin (+0.5 %, or half the paper's own effect where that is smaller), holds where it "
+    "else lies above zero and the seeds agree, and is undecided otherwise. Claims that two things differ little hold "
+    "where the interval lies within their margin. The interval knows nothing of other LMs, indexes or draws. Perplexities "
+    "in tables are per token, changes (vs base, vs calibrated) per word."
 )
 _PROBED = (
-    "The index of each size is the default for its rows, always with 32 lists probed: a small store has fewer lists, so a "
-    "larger share of it is searched. The paper probed 32 of 4096 at every size. Recall at each size, one draw:"
+    "The index of each size is the default for its rows, always with 32 lists probed: a small store has fewer lists, "
+    "so a larger share of it is searched. The paper probed 32 of 4096 at every size. Recall at each size, one draw:"
 )
 
 
