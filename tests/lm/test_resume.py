@@ -23,9 +23,9 @@ LONGER = dataclasses.replace(TINY, steps=200)
 
 def result(out: Path, trained: Trained) -> tuple[object, ...]:
     """All that must not depend on how often a run was stopped."""
-    losses = [(entry["step"], entry["valid_loss"]) for entry in read_json(out / RECORD)["history"]]
+    losses = read_json(out / RECORD)["history"]
     files = {name: data for name, data in contents(out).items() if name not in (RECORD, str(LAST))}
-    return trained.best_step, trained.valid_ppl, losses, files
+    return trained.best_step, trained.train_ppl, trained.valid_ppl, losses, files
 
 
 def train_in_a_process(texts: Texts, out: Path) -> None:

@@ -29,8 +29,8 @@ _EFFECT = (
     "exceeds the better, with a 95 % interval from a paired bootstrap over documents. A claim does not hold where the "
     "interval lies below its margin (+0.5 %, or half the paper's own effect where that is smaller), holds where it "
     "else lies above zero and the seeds agree, and is undecided otherwise. Claims that two things differ little hold "
-    "where the interval lies within their margin. The interval knows nothing of other LMs, indexes or draws. Perplexities "
-    "in tables are per token, changes (vs base, vs calibrated) per word."
+    "where the interval lies within their margin. The interval knows nothing of other LMs, indexes or draws. "
+    "Perplexities in tables are per token, changes (vs base, vs calibrated) per word."
 )
 _PROBED = (
     "The index of each size is the default for its rows, always with 32 lists probed: a small store has fewer lists, "
