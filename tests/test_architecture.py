@@ -12,7 +12,8 @@ FILES = sorted(ROOT.rglob("*.py"))
 # A room imports only itself and rooms before it.
 ROOMS = [
     ("version", "errors"), ("files",), ("progress",), ("formula",), ("lm",), ("taps",), ("states",), ("similarity",),
-    ("search",), ("components",), ("mixture",), ("metrics",), ("evaluation",), ("settings",), ("resolve",), ("hf",),
+    ("search",), ("components",), ("mixture",), ("metrics",), ("learning",),
+    ("evaluation",), ("settings",), ("resolve",), ("hf",),
     ("api",), ("report",), ("view",), ("generation",), ("harness",), ("walkthrough",), ("paper",), ("cli",),
     ("__main__",),
 ]  # fmt: skip
