@@ -15,7 +15,8 @@ from knnlm.evaluation import TauPoint, tau_sweep
 from knnlm.metrics import helping, perplexity
 from knnlm.mixture import fit_lambda, mix, oracle
 from knnlm.paper.calibrated import Calibration, calibrate, calibrated_logprobs
-from knnlm.paper.rows import Arm, Counts, Evaluate, Row, Temperatures, Words
+from knnlm.paper.head import learned_head
+from knnlm.paper.rows import Arm, Counts, Evaluate, Learned, Row, Temperatures, Words
 from knnlm.paper.word_types import word_types
 from knnlm.paper.workshop import Material, Workshop
 from knnlm.states.store import Store
@@ -50,7 +51,7 @@ class Bench:
             return self._temperatures(row.arm)
         if isinstance(row, Counts):
             return self._counts(row)
-        return self._words(row)
+        return self._words(row) if isinstance(row, Words) else self._learned(row)
 
     def base(self, lm: str, step: int | None) -> Base:
         """The LM alone."""
@@ -119,6 +120,30 @@ class Bench:
                 "tuned": _point(base, head_test.logprobs(best.temperature), best),
             })  # fmt: skip
         return {"base": _base_numbers(base, self.workshop.material(row.arm)), "points": points}
+
+    def _learned(self, row: Learned) -> dict[str, Any]:
+        base, m = self.base(*row.lm), self.workshop.plain(*row.lm)
+        head = learned_head(self.workshop.model(*row.lm).model, m.store, m.valid, row.state, self.workshop.learned(row))
+        valid, test = (head.component.target_logprobs(q.key(row.state).all(), q.targets) for q in (m.valid, m.test))
+        lam = fit_lambda(base.valid, valid)
+        documents = m.test.table.columns["document"].all()
+        mixed = mix(base.test, test, lam)
+        return {
+            "lm": self.workshop.about(*row.lm),
+            "base": _base_numbers(base, m),
+            "learned": {
+                "steps": head.fitted.steps, "best_step": head.fitted.best_step, "valid_ppl": perplexity(valid),
+                "ppl": perplexity(test), "parameters": head.component.weight.numel(),
+            },
+            "tuned": {
+                "lambda": lam, "valid_ppl": perplexity(mix(base.valid, valid, lam)), "ppl": perplexity(mixed),
+                "oracle": perplexity(oracle(base.test, test)), "helping": helping(base.test, test),
+            },
+            "documents": {
+                "tokens": np.bincount(documents).tolist(), "base": _sums(documents, base.test),
+                "calibrated": _sums(documents, base.calibrated_test), "tuned": _sums(documents, mixed),
+            },
+        }  # fmt: skip
 
     def _words(self, row: Words) -> dict[str, Any]:
         base = self.base(row.exact.lm, row.exact.step)

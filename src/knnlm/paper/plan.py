@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from knnlm.paper.derive import zero_rows
-from knnlm.paper.rows import Row
+from knnlm.paper.head import HOW
+from knnlm.paper.rows import Learned, Row, Temperatures
 from knnlm.paper.runner import most_neighbours
 from knnlm.paper.scales import Scale
 from knnlm.paper.workshop import Search
@@ -63,6 +64,7 @@ def plan(rows: Iterable[Row], scale: Scale, speed: float | None = None) -> Plan:
         if search.mask == "faiss":
             steps.append(_index(search, scale))
         steps.append(_search(search, k, scale))
+    steps += [_learning(row, scale) for row in chosen if isinstance(row, Learned)]
     steps.append(_measuring(chosen, scale))
     timed = (s._replace(seconds=s.seconds / speed) for s in steps)
     return Plan(tuple(timed), len(chosen), speed)
@@ -168,9 +170,17 @@ def _factory_numbers(factory: str, width: int) -> tuple[int, int]:
     return lists, code
 
 
+def _learning(row: Learned, scale: Scale) -> Step:
+    _, embedding = _parameters(scale, row.of)
+    work = _SLOWER["train"] * 4 * embedding * scale.sizes.train * HOW.epochs
+    return Step("learn", f"{row.of} {row.state}: one row a word, up to {HOW.epochs} epochs", work, 16 * embedding)
+
+
 def _measuring(rows: Iterable[Row], scale: Scale) -> Step:
     chosen = list(rows)
     queries = scale.sizes.valid + scale.sizes.test
-    work = sum(_SLOWER["softmax"] * (_TEMPERATURES if r.name.endswith("temperatures") else _TAUS) * r.arms[0].k
-               for r in chosen) * queries  # fmt: skip
+    work = queries * sum(
+        _SLOWER["softmax"] * (_TEMPERATURES if isinstance(row, Temperatures) else _TAUS) * row.arms[0].k
+        for row in chosen if row.arms
+    )  # fmt: skip
     return Step("measure", f"{len(chosen)} rows: τ and λ, perplexities, intervals", work, 8_000 * len(chosen))

@@ -61,55 +61,47 @@ class Arm:
 
 
 @dataclass(frozen=True)
-class Evaluate:
-    """The numbers of an arm at τ = 1 and at its own τ."""
+class OfArm:
+    """A row about one arm."""
 
     arm: Arm
+
+    @property
+    def name(self) -> str:
+        """The arm's, and what is measured of it."""
+        return f"{self.arm.name}_{type(self).__name__.lower()}"
+
+    @property
+    def arms(self) -> tuple[Arm, ...]:
+        """What must be retrieved."""
+        return (self.arm,)
+
+    @property
+    def lm(self) -> tuple[str, int | None]:
+        """The base LM, and the update at which it was kept."""
+        return (self.arm.lm, self.arm.step)
+
+
+@dataclass(frozen=True)
+class Evaluate(OfArm):
+    """The numbers of an arm at τ = 1 and at its own τ."""
 
     @property
     def name(self) -> str:
         """The arm's."""
         return self.arm.name
 
-    @property
-    def arms(self) -> tuple[Arm, ...]:
-        """What must be retrieved."""
-        return (self.arm,)
-
 
 @dataclass(frozen=True)
-class Temperatures:
+class Temperatures(OfArm):
     """Perplexity of an arm over the paper's grid of τ and as far beyond as its optimum lies, λ refitted at each."""
 
-    arm: Arm
-
-    @property
-    def name(self) -> str:
-        """The arm's, marked."""
-        return f"{self.arm.name}_temperatures"
-
-    @property
-    def arms(self) -> tuple[Arm, ...]:
-        """What must be retrieved."""
-        return (self.arm,)
-
 
 @dataclass(frozen=True)
-class Counts:
+class Counts(OfArm):
     """Perplexity of an arm for several k, each at τ = 1 and at its own τ; the arm's own k is the largest."""
 
-    arm: Arm
     ks: tuple[int, ...]
-
-    @property
-    def name(self) -> str:
-        """The arm's, marked."""
-        return f"{self.arm.name}_counts"
-
-    @property
-    def arms(self) -> tuple[Arm, ...]:
-        """What must be retrieved."""
-        return (self.arm,)
 
 
 @dataclass(frozen=True)
@@ -131,8 +123,37 @@ class Words:
         """What must be retrieved."""
         return (self.exact, self.approximate)
 
+    @property
+    def lm(self) -> tuple[str, int | None]:
+        """The base LM, and the update at which it was kept."""
+        return (self.exact.lm, self.exact.step)
 
-Row = Evaluate | Temperatures | Counts | Words
+
+@dataclass(frozen=True)
+class Learned:
+    """A second softmax over a state, learned from the rows of the store, in the place of the neighbours."""
+
+    of: str
+    step: int | None = None
+    state: Literal["att", "ffn"] = "att"
+
+    @property
+    def name(self) -> str:
+        """Of the LM and the state."""
+        return f"{self.of}_{self.state}_learned" + (f"_step-{self.step}" if self.step is not None else "")
+
+    @property
+    def arms(self) -> tuple[Arm, ...]:
+        """Nothing is retrieved."""
+        return ()
+
+    @property
+    def lm(self) -> tuple[str, int | None]:
+        """The base LM, and the update at which it was kept."""
+        return (self.of, self.step)
+
+
+Row = Evaluate | Temperatures | Counts | Words | Learned
 
 
 @dataclass(frozen=True)

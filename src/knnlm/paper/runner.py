@@ -43,8 +43,8 @@ class Outcome(NamedTuple):
 def unique_rows(recipes: Iterable[Recipe]) -> list[Row]:
     """The rows of several recipes, each once, those of one LM together so that it is opened once."""
     found = dict.fromkeys(row for recipe in recipes for row in recipe.rows)
-    places = {lm: i for i, lm in enumerate(dict.fromkeys((r.arms[0].lm, r.arms[0].step) for r in found))}
-    return sorted(found, key=lambda r: places[r.arms[0].lm, r.arms[0].step])
+    places = {lm: i for i, lm in enumerate(dict.fromkeys(row.lm for row in found))}
+    return sorted(found, key=lambda row: places[row.lm])
 
 
 def most_neighbours(rows: Iterable[Row]) -> dict[Search, int]:
@@ -71,7 +71,7 @@ def reproduce(recipes: Iterable[Recipe], scale: Scale, out: Path, data: Path | N
         bench = Bench(Workshop(scale, found, out / "work", most_neighbours(rows), progress))
         for place, row in enumerate(missing, start=1):
             say(f"[{place}/{len(missing)}] {row.name}", progress)
-            bench.workshop.model(row.arms[0].lm, row.arms[0].step)  # training has its own clock
+            bench.workshop.model(*row.lm)  # training has its own clock
             _measure(bench, row, scale, out, _command(chosen, row, scale, data))
     return Outcome(out, len(rows), len(missing), time.monotonic() - began)
 
@@ -163,18 +163,18 @@ def _command(recipes: list[Recipe], row: Row, scale: Scale, data: Path | None) -
     """The command that makes this row, wherever one's folders are."""
     name = next(r.name for r in recipes if row in r.rows)
     folder = f" --data {data.name}" if data is not None else ""
-    others = [other for arm in row.arms if (other := scale.other(arm.lm)) is not None]
-    model = f" --model {others[0].name}" if others and name == "models" else ""
+    other = scale.other(row.lm[0])
+    model = f" --model {other.name}" if other is not None and name == "models" else ""
     return f"knnlm reproduce {name} --scale {scale.name}{folder}{model}"
 
 
 def _provenance(command: str, scale: Scale, row: Row, bench: Bench, seconds: float) -> dict[str, Any]:
     packages = ("knnlm", "torch", "transformers", "faiss-cpu", "numpy", "scipy")
-    lm = row.arms[0]
+    lm, step = row.lm
     return {
-        "model": bench.workshop.model(lm.lm, lm.step).fingerprint,
-        "train_seconds": bench.workshop.training_seconds(lm.lm),
-        "command": command, "commit": _commit(), "seed": _seed(scale, row.arms[0].lm),
+        "model": bench.workshop.model(lm, step).fingerprint,
+        "train_seconds": bench.workshop.training_seconds(lm),
+        "command": command, "commit": _commit(), "seed": _seed(scale, lm),
         "versions": {"python": platform.python_version(), **{p: importlib.metadata.version(p) for p in packages}},
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores", "seconds": round(seconds, 1),
     }  # fmt: skip

@@ -1,13 +1,17 @@
-"""When each reason holds: the three effects against training progress and against width, drawn from records."""
+"""When each reason holds: the main effects against training progress and against width, drawn from records."""
 
+import math
 from typing import NamedTuple
 
+import numpy as np
 from matplotlib.figure import Figure as Canvas
 
+from knnlm.metrics import bootstrap_means
 from knnlm.paper.findings import Claim, Records, Term, better, check, gain
 from knnlm.paper.present.content import Figure, Table, interval, number, percent
 from knnlm.paper.present.figures import Line, series
 from knnlm.paper.recipes.regimes import arms
+from knnlm.paper.rows import Learned
 from knnlm.paper.scales import Scale
 from knnlm.report.svg import INK, drawing
 
@@ -20,7 +24,8 @@ class Effect(NamedTuple):
     high: float
 
 
-EFFECTS = ("gain of kNN", "gain over the calibrated LM", "att over ffn", "approximate over exact")
+SHARE = "share recovered by a learned head"
+EFFECTS = ("gain of kNN", "gain over the calibrated LM", "att over ffn", "approximate over exact", SHARE)
 
 
 def points(records: Records, scale: Scale) -> dict[tuple[str, int | None], dict[str, Effect]]:
@@ -34,7 +39,20 @@ def points(records: Records, scale: Scale) -> dict[tuple[str, int | None], dict[
         }  # fmt: skip
         if all(arm.name in records for arm in (index, exact, ffn)):
             found[lm, step] = {name: _effect(t, records) for name, t in terms.items()}
+            found[lm, step][SHARE] = _share(records, Learned(lm, step).name, exact.name)
     return found
+
+
+def _share(records: Records, learned: str, exact: str) -> Effect:
+    """Gain in log-likelihood of the learned head, as a share of the neighbours'."""
+    if learned not in records:
+        return Effect(math.nan, math.nan, math.nan)
+    head, knn = (records[name]["results"]["documents"] for name in (learned, exact))
+    tokens = np.asarray(knn["tokens"], np.float64)
+    gains = [np.subtract(d["tuned"], d["base"]) for d in (head, knn)]
+    shares = bootstrap_means(gains[0], tokens) / bootstrap_means(gains[1], tokens)  # the same draws in both
+    low, high = np.quantile(shares, [0.025, 0.975])
+    return Effect(float(gains[0].sum() / gains[1].sum()), float(low), float(high))
 
 
 def _effect(terms: tuple[Term, ...], records: Records) -> Effect:
@@ -49,7 +67,8 @@ def table(records: Records, scale: Scale) -> Table:
         about = records[arms(scale, lm, step)[1].name]["results"]["lm"]
         rows.append((
             lm, f"{about['step']:,}", number(about["train_ppl"], 1), number(about["valid_ppl"], 1),
-            *(f"{percent(effects[n].value)} ({interval(effects[n].low, effects[n].high)})" for n in EFFECTS),
+            *("" if math.isnan(e.value) else f"{percent(e.value)} ({interval(e.low, e.high)})"
+              for e in (effects[n] for n in EFFECTS)),
         ))  # fmt: skip
     return Table(("LM", "update", "training PPL", "validation PPL", *EFFECTS), tuple(rows))
 
@@ -102,8 +121,9 @@ def width(records: Records, scale: Scale) -> Figure | None:
 
 def _panels(name: str, caption: str, panels: dict[str, list[Line]], label: str) -> Figure:
     def draw(canvas: Canvas) -> None:
-        grid = canvas.subplots(2, 2, sharex=True)
-        for axes, (effect, lines) in zip(grid.flat, panels.items(), strict=True):
+        grid = canvas.subplots(3, 2, sharex=True)
+        grid.flat[-1].set_axis_off()
+        for axes, (effect, lines) in zip(grid.flat, panels.items(), strict=False):
             for place, line in enumerate(lines):
                 if line.x:
                     series(axes, place, line)
@@ -113,9 +133,10 @@ def _panels(name: str, caption: str, panels: dict[str, list[Line]], label: str) 
             axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
             axes.xaxis.set_minor_formatter(lambda x, _: "")
             axes.grid(color=INK, alpha=0.12, linewidth=0.6)
-        for axes in grid[1]:
+        for axes in (grid[2][0], grid[1][1]):
             axes.set_xlabel(label)
+        grid[1][1].tick_params(labelbottom=True)
         handles, labels = grid.flat[0].get_legend_handles_labels()
         canvas.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False, fontsize=8.5)
 
-    return Figure(name, caption, drawing(name, caption, (7.0, 5.0), draw))
+    return Figure(name, caption, drawing(name, caption, (7.0, 6.8), draw))

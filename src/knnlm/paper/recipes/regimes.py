@@ -7,7 +7,7 @@ had too little training, enough, and (without dropout) too much.
 from dataclasses import replace
 
 from knnlm.paper.recipes.baselines import exactly, paper_arm
-from knnlm.paper.rows import Arm, Evaluate, Recipe
+from knnlm.paper.rows import Arm, Evaluate, Learned, Recipe, Row
 from knnlm.paper.scales import Scale
 
 
@@ -23,6 +23,8 @@ def points(scale: Scale) -> list[tuple[str, int | None]]:
 
 
 def recipe(scale: Scale) -> Recipe:
-    """All three arms at every point."""
-    rows = tuple(Evaluate(arm) for lm, step in points(scale) for arm in arms(scale, lm, step))
-    return Recipe("regimes", "When each reason holds", (), rows)
+    """All three arms and a learned head at every point."""
+    rows: list[Row] = []
+    for lm, step in points(scale):
+        rows += [*(Evaluate(arm) for arm in arms(scale, lm, step)), Learned(lm, step)]
+    return Recipe("regimes", "When each reason holds", (), tuple(rows))
