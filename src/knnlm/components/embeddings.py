@@ -7,6 +7,7 @@ word has at least one. Our `weight` is Ŵ_ds, `counts` the rows of each word (th
 the rows were found or of λ.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,15 +44,11 @@ class Embeddings(NamedTuple):
 
     def target_logprobs(self, states: NDArray[Any], targets: NDArray[np.integer]) -> NDArray[np.float64]:
         """log p of one target for each state, a block at a time so that the scores stay small."""
-        found = np.empty(len(targets), np.float64)
-        with torch.inference_mode():
-            for start in range(0, len(targets), _ROWS):
-                block = slice(start, start + _ROWS)
-                h = torch.from_numpy(np.asarray(states[block], np.float32))
-                wanted = torch.from_numpy(np.asarray(targets[block], np.int64))
-                scores = row_scores(self.weight, h, self.metric, self.tau)
-                found[block] = -target_losses(scores, wanted, self.counts).double().numpy()
-        return found
+        return in_blocks(self.target_losses, states, targets, _ROWS)
+
+    def target_losses(self, states: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """-log p(target) (B,)."""
+        return target_losses(row_scores(self.weight, states, self.metric, self.tau), targets, self.counts)
 
 
 def new_embeddings(
@@ -62,6 +59,23 @@ def new_embeddings(
     if weight.ndim != 2 or int(counts.sum()) != len(weight) or int(counts.min()) < 1:
         raise KnnlmError(f"{len(weight)} rows do not belong to {len(counts)} words of one row or more each")
     return Embeddings(key, weight, counts, metric, tau)
+
+
+def in_blocks(
+    losses: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+    states: NDArray[Any],
+    targets: NDArray[np.integer],
+    rows: int,
+) -> NDArray[np.float64]:
+    """log p of one target for each state from a function of tensors, `rows` at a time so that the scores stay small."""
+    found = np.empty(len(targets), np.float64)
+    with torch.inference_mode():
+        for start in range(0, len(targets), rows):
+            block = slice(start, start + rows)
+            h = torch.from_numpy(np.asarray(states[block], np.float32))
+            wanted = torch.from_numpy(np.asarray(targets[block], np.int64))
+            found[block] = -losses(h, wanted).double().numpy()
+    return found
 
 
 def row_scores(weight: torch.Tensor, states: torch.Tensor, metric: Metric, tau: float) -> torch.Tensor:
