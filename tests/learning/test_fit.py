@@ -23,8 +23,8 @@ class Problem:
         truth = rng.standard_normal((5, 8)).astype(np.float32)
         states = rng.standard_normal((3000, 8)).astype(np.float32)
         targets = (states @ truth.T).argmax(1).astype(np.int32)
-        self.batches = RowBatches(column(states[:2500]), targets[:2500], 100, seed)
-        self.valid = Batch(torch.from_numpy(states[2500:]), torch.from_numpy(targets[2500:].astype(np.int64)))
+        self.batches = RowBatches([column(states[:2500])], targets[:2500], 100, seed)
+        self.valid = Batch(torch.from_numpy(states[2500:]), torch.from_numpy(targets[2500:].astype(np.int64)), {})
         torch.manual_seed(0)
         self.module = torch.nn.Linear(8, 5, bias=False)
 

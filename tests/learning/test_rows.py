@@ -14,7 +14,9 @@ from tests.arrays import column
 
 def batches(rows: int, batch: int, buffer: int, seed: int = 0) -> RowBatches:
     states = column(np.arange(rows, dtype=np.float32)[:, None], parts=min(3, rows))
-    return RowBatches(states, np.arange(rows, dtype=np.int32), batch, seed, buffer)
+    more = {"tenfold": 10.0 * np.arange(rows)}
+    tokens = np.arange(rows, dtype=np.int32)
+    return RowBatches([states, states], tokens, batch, seed, more=more, buffer_rows=buffer)
 
 
 @given(st.integers(1, 300), st.integers(1, 40), st.integers(1, 400), st.integers(0, 3))
@@ -29,7 +31,9 @@ def test_an_epoch_sees_each_row_at_most_once_and_misses_few(rows: int, batch: in
     ids = torch.cat([b.targets for b in seen])
     assert len(ids) == len(ids.unique())
     for b in seen:
-        assert torch.equal(b.states[:, 0].long(), b.targets)  # a state keeps its token
+        for state in b.states.T:  # a state keeps its token
+            assert torch.equal(state.long(), b.targets)
+        assert torch.equal(b.more["tenfold"], 10.0 * b.targets)
     assert len(ids) > rows - made.groups * (batch + 16)
 
 

@@ -5,7 +5,8 @@ Disks are read in long runs, and a store of any size needs no more memory than t
 exactly.
 """
 
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,22 +20,33 @@ BUFFER_ROWS = 1 << 18
 
 
 class Batch(NamedTuple):
-    """States (B, D) in fp32 and their tokens (B,)."""
+    """States (B, D) in fp32, those of several keys one after the other; their tokens (B,); and more of the rows."""
 
     states: torch.Tensor
     targets: torch.Tensor
+    more: dict[str, torch.Tensor]
 
 
 class RowBatches:
     """`at(step)` gives the batch of an update. Steps are best asked for in order: one buffer is kept."""
 
     def __init__(
-        self, states: Column, targets: NDArray[np.integer], batch: int, seed: int, buffer_rows: int = BUFFER_ROWS
+        self,
+        states: Sequence[Column],
+        targets: NDArray[np.integer],
+        batch: int,
+        seed: int,
+        *,
+        more: Mapping[str, NDArray[Any]] | None = None,
+        buffer_rows: int = BUFFER_ROWS,
     ) -> None:
-        if len(states) < batch:
-            raise UsageError(f"{len(states):,} rows are fewer than one batch of {batch:,}: give a larger store")
+        """`more` are narrow columns in memory that a loss needs beside states and targets."""
+        self.rows = len(targets)
+        if self.rows < batch:
+            raise UsageError(f"{self.rows:,} rows are fewer than one batch of {batch:,}: give a larger store")
         self.states, self.targets, self.batch, self.seed = states, targets, batch, seed
-        self.blocks = -(-len(states) // BLOCK_ROWS)
+        self.more = more or {}
+        self.blocks = -(-self.rows // BLOCK_ROWS)
         at_once = max(1, -(-batch // BLOCK_ROWS), buffer_rows // BLOCK_ROWS)
         self.groups = max(1, self.blocks // at_once)  # the last takes what is left over
         self._counts = [max(1, rows // batch) for rows in self._group_rows()]
@@ -50,20 +62,23 @@ class RowBatches:
             group += 1
         held = self._buffer(epoch, group)
         part = slice(place * self.batch, (place + 1) * self.batch)
-        return Batch(held.states[part].float(), held.targets[part])
+        more = {name: values[part] for name, values in held.more.items()}
+        return Batch(held.states[part].float(), held.targets[part], more)
 
     def _group_rows(self) -> list[int]:
         """Rows of each group at least: the short last block may be in any of them."""
         sizes = [len(part) for part in np.array_split(np.arange(self.blocks), self.groups)]
-        short = self.blocks * BLOCK_ROWS - len(self.states)
+        short = self.blocks * BLOCK_ROWS - self.rows
         return [size * BLOCK_ROWS - short for size in sizes]
 
     def _buffer(self, epoch: int, group: int) -> Batch:
         if self._held is None or self._held[0] != (epoch, group):
             order = np.random.default_rng([self.seed, epoch]).permutation(self.blocks)
             mine = np.sort(np.array_split(order, self.groups)[group])
-            ids = np.concatenate([np.arange(b * BLOCK_ROWS, min((b + 1) * BLOCK_ROWS, len(self.states))) for b in mine])
+            ids = np.concatenate([np.arange(b * BLOCK_ROWS, min((b + 1) * BLOCK_ROWS, self.rows)) for b in mine])
             np.random.default_rng([self.seed, epoch, group + 1]).shuffle(ids)
-            states = torch.from_numpy(self.states.gather(ids))  # as stored: half the memory of fp32
-            self._held = ((epoch, group), Batch(states, torch.from_numpy(self.targets[ids].astype(np.int64))))
+            states = np.concatenate([column.gather(ids) for column in self.states], axis=1)  # as stored: half of fp32
+            more = {name: torch.from_numpy(values[ids]) for name, values in self.more.items()}
+            targets = torch.from_numpy(self.targets[ids].astype(np.int64))
+            self._held = ((epoch, group), Batch(torch.from_numpy(states), targets, more))
         return self._held[1]

@@ -46,7 +46,7 @@ def learned_head(model: Any, store: Store, valid: Store, key: Literal["att", "ff
         return target_losses(row_scores(module.weight, batch.states, "ip", 1.0), batch.targets, counts).mean()
 
     states = valid.key(key).all()
-    batches = RowBatches(store.key(key), store.targets, min(BATCH, store.rows), seed=0)
+    batches = RowBatches([store.key(key)], store.targets, min(BATCH, store.rows), seed=0)
     recipe = fingerprint({"store": store.fingerprint, "valid": valid.fingerprint, "key": key, "how": repr(HOW)})
     fitted = fit(
         module, batches, loss, lambda: -float(np.mean(component().target_logprobs(states, valid.targets))), HOW, out,
