@@ -12,14 +12,16 @@ from numpy.typing import NDArray
 
 from knnlm.components.knn import TargetVotes
 from knnlm.evaluation import TauPoint, tau_sweep
+from knnlm.learning.learn import learn, states_of
+from knnlm.learning.substitutes import Substitute
 from knnlm.metrics import helping, perplexity
 from knnlm.mixture import fit_lambda, mix, oracle
 from knnlm.paper.calibrated import Calibration, calibrate, calibrated_logprobs
-from knnlm.paper.head import learned_head
 from knnlm.paper.rows import Arm, Counts, Evaluate, Learned, Row, Temperatures, Words
 from knnlm.paper.word_types import word_types
 from knnlm.paper.workshop import Material, Workshop
 from knnlm.states.store import Store
+from knnlm.taps.head import output_embedding
 
 Logs = NDArray[np.float64]
 GRID = tuple(round(0.1 * i, 1) for i in range(1, 31))
@@ -123,8 +125,10 @@ class Bench:
 
     def _learned(self, row: Learned) -> dict[str, Any]:
         base, m = self.base(*row.lm), self.workshop.plain(*row.lm)
-        head = learned_head(self.workshop.model(*row.lm).model, m.store, m.valid, row.state, self.workshop.learned(row))
-        valid, test = (head.component.target_logprobs(q.key(row.state).all(), q.targets) for q in (m.valid, m.test))
+        w_sm = output_embedding(self.workshop.model(*row.lm).model).weight
+        what = Substitute(keys=(row.state,))
+        head = learn(what, w_sm, m.store, m.valid, self.workshop.learned(row))
+        valid, test = (head.component.target_logprobs(states_of(q, what.keys), q.targets) for q in (m.valid, m.test))
         lam = fit_lambda(base.valid, valid)
         documents = m.test.table.columns["document"].all()
         mixed = mix(base.test, test, lam)
@@ -133,7 +137,7 @@ class Bench:
             "base": _base_numbers(base, m),
             "learned": {
                 "steps": head.fitted.steps, "best_step": head.fitted.best_step, "valid_ppl": perplexity(valid),
-                "ppl": perplexity(test), "parameters": head.component.weight.numel(),
+                "ppl": perplexity(test), "parameters": w_sm.numel(),
             },
             "tuned": {
                 "lambda": lam, "valid_ppl": perplexity(mix(base.valid, valid, lam)), "ppl": perplexity(mixed),

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from knnlm.learning.learn import HOW
 from knnlm.paper.derive import zero_rows
-from knnlm.paper.head import HOW
 from knnlm.paper.rows import Learned, Row, Temperatures
 from knnlm.paper.runner import most_neighbours
 from knnlm.paper.scales import Scale

@@ -1,0 +1,140 @@
+"""What can be learned in the place of the store, as data, and how each begins.
+
+| kind         | what                                              | begins as                                       |
+|--------------|---------------------------------------------------|-------------------------------------------------|
+| `embeddings` | n rows a word, or as many as words deserve        | W_sm for each, a little noise where n > 1       |
+| `softmaxes`  | R views of the state over one output embedding    | W_sm behind views that change nothing, and noise |
+| `network`    | a small network over att and ffn together         | the LM itself                                   |
+
+Each is a torch module whose `component()` is the component that it is so far. Knows nothing of rows, stores or loops.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from knnlm.components.embeddings import Embeddings
+from knnlm.components.network import Network
+from knnlm.components.softmaxes import Softmaxes
+from knnlm.errors import UsageError, unknown
+from knnlm.similarity import Metric
+
+Kind = Literal["embeddings", "softmaxes", "network"]
+MOST_ROWS, MOST_VIEWS = 64, 16
+_NOISE = 0.02  # of the spread of W_sm: enough to tell equal rows apart
+
+
+@dataclass(frozen=True, kw_only=True)
+class Substitute:
+    """What is learned. `size` is n, R or the inner width, as the kind has it."""
+
+    kind: Kind = "embeddings"
+    keys: tuple[str, ...] = ("att",)
+    size: int = 1
+    metric: Metric = "ip"
+    own_embedding: bool = True
+    """Whether a mixture of softmaxes or a network may change its copy of W_sm."""
+
+    def __post_init__(self) -> None:
+        limits = {"embeddings": MOST_ROWS, "softmaxes": MOST_VIEWS, "network": 1 << 16}
+        if self.kind not in limits:
+            raise unknown("kind of substitute", self.kind, limits)
+        if not 1 <= self.size <= limits[self.kind]:
+            raise UsageError(f"size {self.size} of {self.kind} is out of range: choose 1 to {limits[self.kind]}")
+        if self.kind != "network" and len(self.keys) != 1:
+            raise UsageError(f"{self.kind} read one state: choose att or ffn")
+
+
+class Learner(Protocol):
+    """A module that is a component, more or less learned."""
+
+    def component(self) -> Embeddings | Softmaxes | Network:
+        """What it is so far; its tensors are the module's own."""
+        ...
+
+
+def begin(what: Substitute, w_sm: torch.Tensor, counts: NDArray[np.integer] | None, seed: int) -> torch.nn.Module:
+    """The module to learn. `counts` are the rows of each word where they are not all `size`."""
+    generator = torch.Generator().manual_seed(seed)
+    w_sm = w_sm.detach().float()
+    if what.kind == "embeddings":
+        rows = np.full(len(w_sm), what.size) if counts is None else counts
+        return _Embeddings(what, w_sm, torch.from_numpy(np.asarray(rows, np.int64)), generator)
+    if what.kind == "softmaxes":
+        return _Softmaxes(what, w_sm, generator)
+    return _Network(what, w_sm, generator)
+
+
+def rows_for_words(weights: Sequence[float] | NDArray[np.floating], total: int) -> NDArray[np.int64]:
+    """1 + ⌊log_b f⌋ rows for each word of weight f, b such that they come nearest to `total` from below.
+
+    The paper's adaptive sizes: f is a word's frequency or its total training loss; words below 1 have one row.
+    """
+    logs = np.log(np.maximum(np.asarray(weights, np.float64), 1.0))
+    if total < len(logs):
+        raise UsageError(f"{total:,} rows are fewer than the {len(logs):,} words: each needs one")
+
+    def rows(scale: float) -> NDArray[np.int64]:
+        return 1 + np.floor(logs * scale).astype(np.int64)
+
+    low, high = 0.0, 1.0
+    while rows(high).sum() <= total and high < 1e9:
+        high *= 2
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if rows(middle).sum() <= total else (low, middle)
+    return rows(low)
+
+
+class _Embeddings(torch.nn.Module):
+    counts: torch.Tensor
+
+    def __init__(self, what: Substitute, w_sm: torch.Tensor, counts: torch.Tensor, generator: torch.Generator) -> None:
+        super().__init__()
+        self.what = what
+        self.register_buffer("counts", counts)
+        weight = w_sm.repeat_interleave(counts, 0)
+        several = (counts > 1).repeat_interleave(counts)[:, None]
+        self.weight = torch.nn.Parameter(weight + several * _noise(weight, w_sm, generator))
+
+    def component(self) -> Embeddings:
+        return Embeddings(self.what.keys[0], self.weight, self.counts, self.what.metric, 1.0)
+
+
+class _Softmaxes(torch.nn.Module):
+    def __init__(self, what: Substitute, w_sm: torch.Tensor, generator: torch.Generator) -> None:
+        super().__init__()
+        self.what, width = what, w_sm.shape[1]
+        self.embedding = torch.nn.Parameter(w_sm.clone(), requires_grad=what.own_embedding)
+        views = torch.eye(width).repeat(what.size, 1, 1)
+        self.views = torch.nn.Parameter(views + torch.randn(views.shape, generator=generator) * _NOISE / width**0.5)
+        self.view_bias = torch.nn.Parameter(torch.zeros(what.size, width))
+        self.gate = torch.nn.Parameter(torch.randn(what.size, width, generator=generator) * _NOISE / width**0.5)
+        self.gate_bias = torch.nn.Parameter(torch.zeros(what.size))
+
+    def component(self) -> Softmaxes:
+        return Softmaxes(self.what.keys[0], self.embedding, self.views, self.view_bias, self.gate, self.gate_bias)
+
+
+class _Network(torch.nn.Module):
+    def __init__(self, what: Substitute, w_sm: torch.Tensor, generator: torch.Generator) -> None:
+        super().__init__()
+        self.what, width = what, w_sm.shape[1]
+        states = width * len(what.keys)
+        self.embedding = torch.nn.Parameter(w_sm.clone(), requires_grad=what.own_embedding)
+        parts = [torch.eye(width) if key == what.keys[-1] else torch.zeros(width, width) for key in what.keys]
+        self.direct = torch.nn.Parameter(torch.cat(parts, dim=1))
+        self.inner = torch.nn.Parameter(torch.randn(what.size, states, generator=generator) / states**0.5)
+        self.inner_bias = torch.nn.Parameter(torch.zeros(what.size))
+        self.outer = torch.nn.Parameter(torch.zeros(width, what.size))
+
+    def component(self) -> Network:
+        return Network(self.what.keys, self.embedding, self.direct, self.inner, self.inner_bias, self.outer)
+
+
+def _noise(like: torch.Tensor, w_sm: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    return torch.randn(like.shape, generator=generator) * _NOISE * w_sm.std()

@@ -1,0 +1,80 @@
+"""Learning from the store: it begins as the LM on ffn, never ends worse on validation, and is found again."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from knnlm.components.embeddings import new_embeddings
+from knnlm.errors import KnnlmError
+from knnlm.learning.fit import Fit
+from knnlm.learning.learn import learn, states_of
+from knnlm.learning.substitutes import Substitute
+from knnlm.lm.load import LanguageModel
+from knnlm.mixture import mix
+from knnlm.states.build import build_states
+from knnlm.states.store import Store
+from knnlm.taps.head import output_embedding
+from tests.search.conftest import built as built
+from tests.search.conftest import lm as lm
+from tests.search.conftest import queries as queries
+from tests.search.conftest import store as store
+
+QUICK = Fit(lr=1e-2, epochs=3, patience=3)
+
+
+def begin_loss(w_sm: torch.Tensor, key: str, queries: Store) -> float:
+    same = new_embeddings(key, w_sm.detach().float(), torch.ones(len(w_sm), dtype=torch.int64), "ip")
+    return -float(same.target_logprobs(queries.key(key).all(), queries.targets).mean())
+
+
+def test_the_output_embedding_over_ffn_is_the_lm(lm: LanguageModel, queries: Store) -> None:
+    weight = output_embedding(lm.model).weight.detach().float()
+    same = new_embeddings("ffn", weight, torch.ones(len(weight), dtype=torch.int64), "ip")
+    states = torch.from_numpy(queries.key("ffn").all().astype(np.float32))
+    truth = lm.model.get_output_embeddings()(states).log_softmax(1).detach().double().numpy()
+    found = same.target_logprobs(states.numpy(), queries.targets)
+    assert np.allclose(found, truth[np.arange(len(found)), queries.targets], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        Substitute(keys=("att",)),
+        Substitute(keys=("ffn",), size=3, metric="l2"),
+        Substitute(kind="softmaxes", keys=("att",), size=2),
+        Substitute(kind="network", keys=("att", "ffn"), size=8),
+    ],
+    ids=lambda w: w.kind + str(w.size),
+)
+def test_learning_lowers_the_loss_of_unseen_rows(
+    lm: LanguageModel, store: Store, queries: Store, what: Substitute, tmp_path: Path
+) -> None:
+    w_sm = output_embedding(lm.model).weight
+    head = learn(what, w_sm, store, queries, tmp_path, QUICK)
+    found = -head.component.target_logprobs(states_of(queries, what.keys), queries.targets).mean()
+    assert found == pytest.approx(head.fitted.valid_loss, abs=1e-5)
+    assert found < begin_loss(w_sm, what.keys[-1], queries)
+    assert head.fitted.best_step > 0
+    again = learn(what, w_sm, store, queries, tmp_path, QUICK)
+    assert again.fitted == head.fitted
+    learned, once_more = ([t for t in c if isinstance(t, torch.Tensor)] for c in (head.component, again.component))
+    assert all(torch.equal(a, b) for a, b in zip(learned, once_more, strict=True))
+    assert not any(t.requires_grad for t in learned)
+
+
+def test_the_interpolated_loss_is_that_of_the_mixture(
+    lm: LanguageModel, store: Store, queries: Store, texts: dict[str, Path], tmp_path: Path
+) -> None:
+    from knnlm.lm.documents import Files
+
+    w_sm = output_embedding(lm.model).weight
+    with_lm = build_states(lm, Files((texts["train"],)), tmp_path / "with", logprobs=True)
+    head = learn(Substitute(), w_sm, with_lm, queries, tmp_path / "head", QUICK, lam=0.25)
+    knn = head.component.target_logprobs(states_of(queries, ("att",)), queries.targets)
+    assert -mix(queries.lm_logprob, knn, 0.25).mean() == pytest.approx(head.fitted.valid_loss, abs=1e-5)
+    with pytest.raises(KnnlmError, match="log"):  # this store was built without the LM's log p
+        learn(Substitute(), w_sm, store, queries, tmp_path / "other", QUICK, lam=0.25)
+    with pytest.raises(KnnlmError, match="choose between 0 and 1"):
+        learn(Substitute(), w_sm, with_lm, queries, tmp_path / "other", QUICK, lam=1.0)
