@@ -33,7 +33,7 @@ def percent(value: float, digits: int = 1) -> str:
     text = f"{100 * value:+.{digits}f}"
     if float(text) == 0:
         text = text.lstrip("+-")
-    return text.replace("-", "−") + " %"
+    return text.replace("-", "−") + "\u00a0%"
 
 
 def interval(low: float, high: float, digits: int = 1) -> str:

@@ -11,7 +11,7 @@ _STYLE = """
   --bad: #a63c00; --band: #f6f6f4; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e8e6e3; --paper: #161616; --soft: #a5a29d; --line: #3a3a3a;
   --good: #4cc9a0; --bad: #f08a4b; --band: #1f1f1f; --series-1: #56b4e9; --series-2: #e69f00; } }
-body { margin: 0 auto; padding: 1.5rem 1rem 4rem; max-width: 68rem; color: var(--ink); background: var(--paper);
+body { margin: 0 auto; padding: 1.5rem 1rem 4rem; max-width: 78rem; color: var(--ink); background: var(--paper);
   font: 16px/1.55 system-ui, sans-serif; }
 h1 { font-size: 1.6rem; line-height: 1.25; } h2 { margin-top: 2.6rem; font-size: 1.2rem;
   border-bottom: 1px solid var(--line); padding-bottom: .25rem; }

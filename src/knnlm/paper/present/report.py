@@ -32,6 +32,10 @@ _EFFECT = (
     "where the interval lies within their margin. The interval knows nothing of other LMs, indexes or draws. "
     "Perplexities in tables are per token, changes (vs base, vs calibrated) per word."
 )
+_UNITS = (
+    "τ has the unit of the scores, so τ = 1 means another peakiness for every LM, layer and width. In units of the "
+    "spread of the neighbours' scores (the median over queries of best minus median score) temperatures compare."
+)
 _PROBED = (
     "The index of each size is the default for its rows, always with 32 lists probed: a small store has fewer lists, "
     "so a larger share of it is searched. The paper probed 32 of 4096 at every size. Recall at each size, one draw:"
@@ -99,7 +103,7 @@ def content(records: Records, scale: Scale) -> list[Section]:
         Section("Table 1: which state, which similarity", [tables.baselines_table(records, scale)]),
         Section("Table 3: approximate or exact, mask and score", [tables.recompute_table(records, scale)]),
         Section("How large the store is", _sizes(records, scale)),
-        Section("How peaky", [figures.temperatures(records, scale, f) for f in (scale.small, 1.0)]),
+        Section("How peaky", _peaky(records, scale)),
         Section("Base LMs of other sizes", [tables.models_table(records, scale)]),
         Section("Which words gain from approximation", _words(records, scale)),
         Section("When each reason holds", _regimes(records, scale)),
@@ -147,6 +151,12 @@ def _sizes(records: Records, scale: Scale) -> list[Part]:
     drawn: list[Part] = [figures.sizes(records, scale, field) for field in ("tau_1", "tuned")]
     table = tables.sizes_table(records, scale)
     return [*drawn, _PROBED, table] if table.rows else drawn
+
+
+def _peaky(records: Records, scale: Scale) -> list[Part]:
+    drawn: list[Part] = [figures.temperatures(records, scale, fraction) for fraction in (scale.small, 1.0)]
+    table = tables.temperatures_table(records, scale)
+    return [*drawn, _UNITS, table] if table.rows else []
 
 
 def _words(records: Records, scale: Scale) -> list[Part]:

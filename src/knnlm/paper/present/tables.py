@@ -13,7 +13,7 @@ from knnlm.paper.findings import Finding, Records
 from knnlm.paper.present.content import Table, interval, number, percent
 from knnlm.paper.present.words import numbers, reading
 from knnlm.paper.recipes import audit, baselines, models, recompute
-from knnlm.paper.rows import Arm, Counts, Evaluate
+from knnlm.paper.rows import Arm, Counts, Evaluate, Temperatures
 from knnlm.paper.scales import Scale
 
 PAIRS = {"faiss": "FAISS", "exact": "real", "real": "real", "half": "real in fp16", "flipped": "flipped"}
@@ -121,6 +121,27 @@ def sizes_table(records: Records, scale: Scale) -> Table:
         for fraction in scale.fractions
     ]
     return arms_table(records, arms)
+
+
+def temperatures_table(records: Records, scale: Scale) -> Table:
+    """Where the best τ lies for each mask and score, here and in the paper's code."""
+    theirs = next(row.cells for row in published()["text"] if "faiss_faiss" in row.cells)
+    rows = []
+    for fraction in (scale.small, 1.0):
+        for arm in recompute.four(replace(baselines.paper_arm(scale), fraction=fraction)):
+            found = records.get(Temperatures(arm).name)
+            if found is None:
+                continue
+            points = found["results"]["points"]
+            best, one = (min(points, key=of) for of in (lambda p: p["valid_ppl"], lambda p: abs(p["temperature"] - 1)))
+            paper = theirs.get(f"{arm.mask}_{arm.score}") if fraction == 1 else None
+            rows.append((
+                f"{fraction:.0%} of the store, {setting(arm)}", f"{best['temperature']:.3g}", f"{best['units']:.2f}",
+                f"{one['units']:.3f}", number(one["ppl"]), number(best["ppl"]), "" if paper is None else f"{paper:g}",
+            ))  # fmt: skip
+    columns = ("row", "best τ", "in units", "τ = 1 in units", "interp. at τ = 1", "interp. at best τ",
+               "best τ of the paper's code")  # fmt: skip
+    return Table(columns, tuple(rows))
 
 
 def changes(r: Any, ppl: float) -> tuple[str, str]:
