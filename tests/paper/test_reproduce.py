@@ -41,7 +41,7 @@ def test_every_row_of_every_recipe_has_a_record(smoke: Smoke) -> None:
 def test_no_search_is_run_twice(smoke: Smoke) -> None:
     """Each store and mask is searched once for the validation and once for the test text, whatever rows use it."""
     assert all(times == 2 for _, times in smoke.searches), smoke.searches
-    assert len(smoke.searches) == len(most_neighbours(unique_rows(recipes(smoke.scale))))
+    assert len(smoke.searches) == len(most_neighbours(unique_rows(recipes(smoke.scale)), smoke.scale))
 
 
 def test_a_finished_run_measures_nothing_and_reports_the_same(smoke: Smoke, capsys: pytest.CaptureFixture[str]) -> None:

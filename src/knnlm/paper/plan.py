@@ -58,7 +58,7 @@ def plan(rows: Iterable[Row], scale: Scale, speed: float | None = None) -> Plan:
     """The steps that these rows need, each once."""
     chosen = list(rows)
     speed = speed or matrix_speed()
-    searches = most_neighbours(chosen)
+    searches = most_neighbours(chosen, scale)
     steps = [*_lms(searches, scale), *_stores(searches, scale), *_derived(searches, scale)]
     for search, k in searches.items():
         if search.mask == "faiss":

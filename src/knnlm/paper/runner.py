@@ -14,14 +14,15 @@ import platform
 import subprocess
 import time
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from knnlm.errors import KnnlmError, UsageError
 from knnlm.files import fingerprint, only_writer, read_json, write_json
 from knnlm.paper.measure import Bench
-from knnlm.paper.rows import Recipe, Row
+from knnlm.paper.recipes.baselines import paper_arm
+from knnlm.paper.rows import Evaluate, Recipe, Row
 from knnlm.paper.scales import Scale, Texts, texts, with_models
 from knnlm.paper.workshop import Search, Workshop, search_of
 from knnlm.progress import say
@@ -47,11 +48,12 @@ def unique_rows(recipes: Iterable[Recipe]) -> list[Row]:
     return sorted(found, key=lambda row: places[row.lm])
 
 
-def most_neighbours(rows: Iterable[Row]) -> dict[Search, int]:
-    """How many neighbours each search must find to serve all rows."""
+def most_neighbours(rows: Iterable[Row], scale: Scale) -> dict[Search, int]:
+    """How many neighbours each search must find to serve all rows; the τ that arms share is the paper's arm's."""
     found: dict[Search, int] = {}
     for row in rows:
-        for arm in row.arms:
+        shared = [replace(paper_arm(scale, row.lm[0]), step=row.lm[1])] if isinstance(row, Evaluate) else []
+        for arm in (*row.arms, *shared):
             search = search_of(arm)
             found[search] = max(found.get(search, 0), arm.k)
     return found
@@ -68,7 +70,7 @@ def reproduce(recipes: Iterable[Recipe], scale: Scale, out: Path, data: Path | N
         _claim(out, about)
         rows = unique_rows(chosen)
         missing = [row for row in rows if not _file(out, row).is_file()]
-        bench = Bench(Workshop(scale, found, out / "work", most_neighbours(rows), progress))
+        bench = Bench(Workshop(scale, found, out / "work", most_neighbours(rows, scale), progress))
         for place, row in enumerate(missing, start=1):
             say(f"[{place}/{len(missing)}] {row.name}", progress)
             bench.workshop.model(*row.lm)  # training has its own clock

@@ -44,7 +44,7 @@ def sizes(records: Records, scale: Scale, field: str) -> Figure:
                 points.append((100 * fraction, float(np.mean(found)), (min(found), max(found))))
         if points:
             lines.append(Line(setting(arm), [p[0] for p in points], [p[1] for p in points], [p[2] for p in points]))
-    words = "τ = 1" if field == "tau_1" else "each point at its own τ"
+    words = "one τ for all" if field == "shared" else "each point at its own τ"
     caption = f"Test perplexity against the share of the store that is used, {words}; bars span the random parts drawn."
     base = _base(records, paper_arm(scale))
     return _plot(f"sizes-{field}", caption, lines, "share of the store, %", base=base)

@@ -34,7 +34,7 @@ def points(records: Records, scale: Scale) -> dict[tuple[str, int | None], dict[
     for lm, step in (*scale.checkpoints, *((name, None) for name in (*scale.widths, *scale.seeds))):
         index, exact, ffn = arms(scale, lm, step)
         terms = {
-            EFFECTS[0]: gain(exact, "tuned"), EFFECTS[1]: gain(exact, "tuned_on_calibrated", "calibrated"),
+            EFFECTS[0]: gain(exact, "tuned"), EFFECTS[1]: gain(exact, "on_calibrated", "calibrated"),
             EFFECTS[2]: better(exact, ffn, "tuned"), EFFECTS[3]: better(index, exact, "tuned"),
         }  # fmt: skip
         if all(arm.name in records for arm in (index, exact, ffn)):

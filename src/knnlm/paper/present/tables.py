@@ -39,16 +39,16 @@ def findings_table(found: Iterable[Finding]) -> Table:
 
 
 def survival_table(found: Iterable[Finding]) -> Table:
-    """Each conclusion at τ = 1, as the paper drew it, and with every arm at its own τ."""
-    by_name = {f.claim.name: f for f in found}
+    """Each conclusion at one τ, as the paper drew it, and with every arm at its own τ."""
+    by_name = {f.claim.name: f for f in found if f.claim.sense == "more" and f.verdict != "not measured"}
     rows = []
-    for name, fixed in by_name.items():
-        conclusion, mark, _ = name.partition(f" ({FIELDS['tau_1']})")
-        tuned = by_name.get(f"{conclusion} ({FIELDS['tuned']})")
-        more = fixed.claim.sense == "more"
-        if mark and more and tuned is not None and "not measured" not in (fixed.verdict, tuned.verdict):
-            rows.append((conclusion, numbers(fixed), numbers(tuned), reading(fixed.verdict, tuned.verdict)))
-    return Table(("conclusion", FIELDS["tau_1"], FIELDS["tuned"], "reading"), tuple(rows))
+    for name in by_name:
+        conclusion, mark, _ = name.partition(f" ({FIELDS['shared']})")
+        each = [by_name.get(f"{conclusion} ({words})") for words in FIELDS.values()]
+        if mark and each[2] is not None:
+            said = reading(by_name[name].verdict, each[2].verdict)
+            rows.append((conclusion, *("" if f is None else numbers(f) for f in each), said))
+    return Table(("conclusion", *FIELDS.values(), "reading"), tuple(rows))
 
 
 def baselines_table(records: Records, scale: Scale) -> Table:
@@ -63,12 +63,12 @@ def baselines_table(records: Records, scale: Scale) -> Table:
             continue
         r = found["results"]
         both = records.get(replace(reference, lm=arm.lm).name)
-        for field, tau in (("tau_1", "1"), ("tuned", f"{r['tuned']['temperature']:.3g}")):
+        for field in FIELDS:
             at = r[field]
             rows.append((
-                f"{arm.lm} {arm.state} {arm.metric.upper()}, {setting(arm)}", tau, number(at["component_ppl"]),
-                f"{at['lambda']:.3f}", number(at["ppl"]), *changes(r, at["ppl"]), number(at["oracle"]),
-                _overlap(at, both, r["base"]["tokens"]), f"{at['helping']:.3f}",
+                f"{arm.lm} {arm.state} {arm.metric.upper()}, {setting(arm)}", f"{at['temperature']:.3g}",
+                number(at["component_ppl"]), f"{at['lambda']:.3f}", number(at["ppl"]), *changes(r, at["ppl"]),
+                number(at["oracle"]), _overlap(at, both, r["base"]["tokens"]), f"{at['helping']:.3f}",
             ))  # fmt: skip
     for theirs in published()[label] if rows else ():
         c = theirs.cells
@@ -87,8 +87,8 @@ def recompute_table(records: Records, scale: Scale) -> Table:
     arms = [(f"{r.arm.lm}: {setting(r.arm)}", r.arm) for r in recompute.recipe(scale).rows if isinstance(r, Evaluate)]
     table = arms_table(records, arms)
     theirs = tuple(
-        (f"paper: {row.name}", "", f"{row.cells['lambda']:.3f}", number(row.cells["interp"], 3), percent(row.change),
-         *[""] * (len(table.columns) - 6), number(row.cells["oracle"], 3))
+        (f"paper (λ {row.cells['lambda']:g}): {row.name}", "", number(row.cells["interp"], 3), percent(row.change),
+         *[""] * (len(table.columns) - 5), number(row.cells["oracle"], 3))
         for row in published()[label]
     )  # fmt: skip
     return table._replace(rows=table.rows + theirs) if table.rows else table
@@ -104,13 +104,14 @@ def arms_table(records: Records, arms: Sequence[tuple[str, Arm]]) -> Table:
         r = found["results"]
         recall = "" if r["recall"] is None else f"{r['recall']:.2f}"
         cells: list[str] = []
-        for field in ("tau_1", "tuned"):
+        for field in FIELDS:
             at = r[field]
-            cells += [f"{at['lambda']:.3f}", number(at["ppl"]), *changes(r, at["ppl"])[: 1 + (field == "tuned")]]
-        rows.append((name, recall, *cells, f"{r['tuned']['temperature']:.3g}", f"{r['coverage']:.3f}",
-                     number(r["tau_1"]["oracle"])))  # fmt: skip
-    columns = ("row", "recall", "λ at τ = 1", "interp.", "vs base", "λ tuned", "interp.", "vs base", "vs calibrated",
-               "τ", "coverage", "oracle at τ = 1")  # fmt: skip
+            cells += [number(at["ppl"]), changes(r, at["ppl"])[0]]
+        own = r["tuned"]
+        rows.append((name, recall, *cells, changes(r, own["ppl"])[1], f"{own['lambda']:.3f}",
+                     f"{own['temperature']:.3g}", f"{r['coverage']:.3f}", number(own["oracle"])))  # fmt: skip
+    columns = ("row", "recall", "τ = 1", "vs base", "one τ", "vs base", "own τ", "vs base", "vs calibrated", "λ", "τ",
+               "coverage", "oracle")  # fmt: skip
     return Table(columns, tuple(rows))
 
 
@@ -238,10 +239,11 @@ def lms_table(records: Records) -> Table:
 
 
 def _overlap(at: Any, reference: Any, tokens: int) -> str:
-    """Share of tokens on which this row and the paper's row (att, L2, τ = 1) agree whether kNN or the LM is better."""
+    """Share of tokens on which this row and the paper's (att, L2, at its best τ) agree whether kNN or the LM is
+    better."""
     if reference is None:
         return ""
-    mine, other = (_bits(a["helped"], tokens) for a in (at, reference["results"]["tau_1"]))
+    mine, other = (_bits(a["helped"], tokens) for a in (at, reference["results"]["shared"]))
     return f"{float(np.mean(mine == other)):.3f}"
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from knnlm.paper.claims import FIELDS
 from knnlm.paper.findings import Finding
 from knnlm.paper.present.content import interval, percent
 
@@ -25,24 +26,24 @@ def numbers(f: Finding) -> str:
     return f"{percent(f.effect)} ({interval(f.low, f.high)}{theirs})"
 
 
-def pair(found: Mapping[str, Finding], name: str, subject: str) -> str | None:
-    """A claim at τ = 1 and with each arm at its own τ, in one sentence."""
-    fixed, tuned = found.get(f"{name} (τ = 1)"), found.get(f"{name} (each at its own τ)")
-    if fixed is None or tuned is None or "not measured" in (fixed.verdict, tuned.verdict):
-        return None
-    return (
-        f"{subject}: at τ = 1 it {_VERB[fixed.verdict]}, {numbers(fixed)}; with each arm at its own τ it "
-        f"{_VERB[tuned.verdict]}, {numbers(tuned)}."
-    )
+def at_each_tau(found: Mapping[str, Finding], name: str, subject: str) -> str | None:
+    """A claim at τ = 1, at one τ for all arms, and with each arm at its own, in one sentence."""
+    parts = []
+    for words in FIELDS.values():
+        f = found.get(f"{name} ({words})")
+        if f is None or f.verdict == "not measured":
+            return None
+        parts.append(f"{words}: {_VERB[f.verdict]}, {numbers(f)}")
+    return f"{subject}. " + "; ".join(parts) + "."
 
 
-def reading(fixed: str, tuned: str) -> str:
-    """What becomes of a conclusion drawn at τ = 1 once every arm has its own τ."""
+def reading(shared: str, tuned: str) -> str:
+    """What becomes of a conclusion drawn at one τ once every arm has its own."""
     if tuned == "holds":
-        return "survives" if fixed == "holds" else "appears only at tuned τ"
-    if fixed == "holds":
+        return "survives" if shared == "holds" else "appears only at tuned τ"
+    if shared == "holds":
         return "explained by the temperature" if tuned == "does not hold" else "open once τ is tuned"
-    return "not seen here" if "undecided" not in (fixed, tuned) else "undecided here"
+    return "not seen here" if "undecided" not in (shared, tuned) else "undecided here"
 
 
 def single(found: Mapping[str, Finding], name: str) -> str | None:
