@@ -1,0 +1,58 @@
+"""Neighbours from other documents: the true ones among all rows but the document's own."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import knnlm.search.elsewhere as module
+from knnlm.search.elsewhere import neighbors_elsewhere, without
+from knnlm.search.exact import exact_search
+from knnlm.similarity import METRICS, Metric
+from knnlm.states.store import Store
+from tests.arrays import column
+
+
+@given(st.integers(1, 30), st.integers(1, 4), st.data())
+def test_rows_are_left_out_whatever_the_parts(rows: int, parts: int, data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, rows))
+    stop = data.draw(st.integers(start, rows))
+    values = np.arange(rows, dtype=np.float32)[:, None]
+    left = without(column(values, parts), start, stop)
+    assert left.all()[:, 0].tolist() == [*range(start), *range(stop, rows)]
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_every_row_finds_the_nearest_of_other_documents(
+    many: Store, metric: Metric, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_QUERIES", 7)
+    states = many.key("att").all()
+    documents = many.table.columns["document"].all()
+    assert len(np.unique(documents)) == 5
+    seen = 0
+    for first, near in neighbors_elsewhere(many, "att", 6, metric):
+        assert first == seen
+        for row, ids, scores in zip(range(first, first + len(near.ids)), near.ids, near.scores, strict=True):
+            assert (documents[ids] != documents[row]).all()
+            others = np.flatnonzero(documents != documents[row])
+            truth = exact_search(states[row : row + 1], column(states[others]), 6, metric)
+            assert np.array_equal(ids, others[truth.ids[0]])
+            assert np.array_equal(scores, truth.scores[0])
+        seen += len(near.ids)
+    assert seen == many.rows
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory, lm: object) -> Store:
+    """A store of five short documents."""
+    from knnlm.lm.documents import Files
+    from knnlm.states.build import build_states
+    from tests.conftest import prose
+
+    folder = tmp_path_factory.mktemp("many")
+    paths = []
+    for i in range(5):
+        (folder / f"{i}.txt").write_text(prose(i, 2 + i))
+        paths.append(folder / f"{i}.txt")
+    return build_states(lm, Files(tuple(paths)), folder / "store", part_rows=40)  # type: ignore[arg-type]
