@@ -138,13 +138,14 @@ def _setup(records: Records, scale: Scale) -> list[Part]:
     if main is not None:
         r = main["results"]
         source = f"the first {scale.documents} articles" if scale.documents else "the training text"
-        cut = f", the first {scale.eval_characters:,} characters of each document" if scale.eval_characters else ""
+        cut = f" the first {scale.eval_characters:,} characters of each document of" if scale.eval_characters else ""
+        drawn = "drawn at random from" if scale.eval_rows else "of"
         parts.append(
             f"Text: {scale.text}. The base LMs are trained on {source} ({r['lm']['train_tokens']:,} tokens), which is "
             f"also what the store holds ({r['rows']:,} rows). λ and τ are tuned on {r['base']['valid_tokens']:,} "
-            f"tokens of the validation text and everything is reported on {r['base']['tokens']:,} tokens "
-            f"({r['base']['words']:,} words, {len(r['documents']['tokens'])} documents) of the test text{cut}. "
-            f"k = {scale.k:,}."
+            f"tokens {drawn}{cut} the validation text, and everything is reported on {r['base']['tokens']:,} tokens "
+            f"(as many as {r['base']['words']:,} words, {len(r['documents']['tokens'])} documents) {drawn}{cut} the "
+            f"test text. k = {scale.k:,}. Training perplexity is that of the updates before, dropout on."
         )
     return [*parts, tables.lms_table(records)]
 
