@@ -11,7 +11,7 @@ Each is a torch module whose `component()` is the component that it is so far. K
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 import torch
@@ -47,14 +47,6 @@ class Substitute:
             raise UsageError(f"size {self.size} of {self.kind} is out of range: choose 1 to {limits[self.kind]}")
         if self.kind != "network" and len(self.keys) != 1:
             raise UsageError(f"{self.kind} read one state: choose att or ffn")
-
-
-class Learner(Protocol):
-    """A module that is a component, more or less learned."""
-
-    def component(self) -> Embeddings | Softmaxes | Network:
-        """What it is so far; its tensors are the module's own."""
-        ...
 
 
 def begin(what: Substitute, w_sm: torch.Tensor, counts: NDArray[np.integer] | None, seed: int) -> torch.nn.Module:

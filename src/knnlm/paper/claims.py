@@ -1,4 +1,4 @@
-"""The claims: what sections 3 and 5 and appendix A of the paper say, what a sceptic doubts, and what the audit asks.
+"""The claims of the paper: what its sections 3 to 5 and appendix A say of retrieval. (Appendix D: word_findings.py.)
 
 Each is a weighted sum over arms (findings.py). Effects that the paper prints come from expected.yaml. Knows no records.
 """
@@ -21,8 +21,8 @@ def claims(scale: Scale) -> tuple[Claim, ...]:
     return (*_states(scale), *_models(scale), *_sizes(scale), *_approximation(scale), *_temperature(scale))
 
 
-def _both(name: str, says: str, where: str, a: Arm, b: Arm, paper: float | None) -> list[Claim]:
-    """ "a is better than b" at τ = 1, where the paper measured it, and with each at its own τ."""
+def _each_tau(name: str, says: str, where: str, a: Arm, b: Arm, paper: float | None) -> list[Claim]:
+    """That a is better than b, at each of the three temperatures; the paper's effect stands beside those not tuned."""
     return [
         Claim(
             name=f"{name} ({words})", says=says, where=where, terms=better(a, b, field),
@@ -41,8 +41,8 @@ def _states(scale: Scale) -> list[Claim]:
               terms=gain(att, field), paper=_gain(label, att) if field != "tuned" else None)
         for field, words in FIELDS.items()
     ]  # fmt: skip
-    found += _both("att beats ffn", "Using att is crucial.", where, att, ffn, ratio(label, ffn, att))
-    found += _both("att beats ffn, exact search", "The same with real mask and score.", where, exactly(att),
+    found += _each_tau("att beats ffn", "Using att is crucial.", where, att, ffn, ratio(label, ffn, att))
+    found += _each_tau("att beats ffn, exact search", "The same with real mask and score.", where, exactly(att),
                    exactly(ffn), None)  # fmt: skip
     found += [
         Claim(name=f"L2 and IP differ little{search} ({words})", says="L2 or IP makes no large difference (att).",
@@ -50,9 +50,9 @@ def _states(scale: Scale) -> list[Claim]:
         for a, b, search in ((att, att_ip, ""), (exactly(att), exactly(att_ip), ", exact search"))
         for field, words in FIELDS.items()
     ]  # fmt: skip
-    found += _both("IP beats L2 on att", "IP is slightly better with att.", where, att_ip, att,
+    found += _each_tau("IP beats L2 on att", "IP is slightly better with att.", where, att_ip, att,
                    ratio(label, att, att_ip))  # fmt: skip
-    found += _both("ffn with IP is worse than ffn with L2", "The LM's own view (ffn, IP) is the worst.", where, ffn,
+    found += _each_tau("ffn with IP is worse than ffn with L2", "The LM's own view (ffn, IP) is the worst.", where, ffn,
                    ffn_ip, ratio(label, ffn_ip, ffn))  # fmt: skip
     return found
 
@@ -127,9 +127,9 @@ def _settings(scale: Scale) -> _Settings:
 def _approximation(scale: Scale) -> list[Claim]:
     where, label = "section 5.1", "tab:knn_recompute"
     index, rescored, real = _settings(scale)
-    found = _both("approximate beats exact search", "Search with the index beats exact search.", where, index, real,
+    found = _each_tau("approximate beats exact search", "Search with the index beats exact search.", where, index, real,
                   ratio(label, real, index))  # fmt: skip
-    found += _both("FAISS mask beats real mask", "Approximate neighbours beat true ones, real scores both.", where,
+    found += _each_tau("FAISS mask beats real mask", "Approximate neighbours beat true ones, real scores both.", where,
                    rescored, real, ratio(label, real, rescored))  # fmt: skip
     whole, part = ratio(label, rescored, index), ratio(label, real, rescored)
     assert whole is not None

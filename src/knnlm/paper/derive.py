@@ -40,21 +40,22 @@ def derive(
     columns = {key: ColumnType(c.type.dtype, width or c.type.width) for key, c in states.items()}
     columns |= {name: other.type for name, other in others.items()}
     meta = {**source.meta, "keys": list(keys), "derived": dict(note), "from": source.fingerprint}
-    picked = np.arange(source.rows) if rows is None else rows
+    count = source.rows if rows is None else len(rows)
     with only_writer(out), TableWriter(out, KIND, columns, meta) as writer:
         while not writer.manifest["complete"]:
             place = writer.rows
-            ids = picked[place : place + _ROWS]
+            stop = min(place + _ROWS, count)
+            ids = np.arange(place, stop) if rows is None else rows[place:stop]
             if len(ids):
                 found = {key: _changed(c, ids, change) for key, c in states.items()}
                 writer.append({**found, **{name: other.gather(ids) for name, other in others.items()}})
                 writer.commit()
-            elif place < len(picked) + zeros:
-                count = min(_ROWS, len(picked) + zeros - place)
-                writer.append({n: np.zeros(c.shape(count), c.dtype) for n, c in columns.items()})
+            elif place < count + zeros:
+                empty = min(_ROWS, count + zeros - place)
+                writer.append({n: np.zeros(c.shape(empty), c.dtype) for n, c in columns.items()})
                 writer.commit()
             else:
-                words = round(source.words * len(picked) / source.rows)  # a token's share of them
+                words = round(source.words * count / source.rows)  # a token's share of them
                 writer.finish({**source.table.manifest["summary"], "words": words})
     return open_store(out)
 

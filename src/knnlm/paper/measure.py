@@ -1,7 +1,7 @@
 """A row → its record: what came out, as plain numbers that tables, figures and findings are made of.
 
 Everything is tuned on validation text and reported on test text. For each document of the test text the record has the
-sum of log p under the base LM, the calibrated LM and both mixtures, so that any two rows can be compared by a paired
+sum of log p under the base LM, the calibrated LM and every mixture, so that any two rows can be compared by a paired
 bootstrap without going back to the tokens.
 """
 

@@ -4,7 +4,8 @@
 
 An Arm fixes the base LM (`lm`, `step`), h_ds (`state`), W_ds (`fraction`, `draw`, `zeros`, `width`), ⊗ (`metric`),
 mask-to-k (`mask`, `k`, `factory`, `nprobe`) and the scores inside the softmax (`score`). λ and τ are not part of it:
-each arm is measured at τ = 1, as the paper's code fixes it, and at its own best τ, λ fitted each time.
+each arm is measured at τ = 1, as the paper's code fixes it, at the best τ of the paper's own arm, and at its own best
+τ, λ fitted each time.
 """
 
 from dataclasses import dataclass, fields
@@ -84,7 +85,7 @@ class OfArm:
 
 @dataclass(frozen=True)
 class Evaluate(OfArm):
-    """The numbers of an arm at τ = 1 and at its own τ."""
+    """The numbers of an arm at each of the three temperatures."""
 
     @property
     def name(self) -> str:

@@ -166,7 +166,9 @@ def _command(recipes: list[Recipe], row: Row, scale: Scale, data: Path | None) -
     name = next(r.name for r in recipes if row in r.rows)
     folder = f" --data {data.name}" if data is not None else ""
     other = scale.other(row.lm[0])
-    model = f" --model {other.name}" if other is not None and name == "models" else ""
+    model = ""
+    if other is not None and name == "models":  # of a folder its own name, not where it is
+        model = f" --model {Path(other.source).name if Path(other.source).exists() else other.source}"
     return f"knnlm reproduce {name} --scale {scale.name}{folder}{model}"
 
 

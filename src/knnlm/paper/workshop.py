@@ -83,6 +83,7 @@ class Workshop:
         self.scale, self.texts, self.folder, self.counts, self.show = scale, texts, folder, counts, progress
         self._model: tuple[tuple[str, int | None], LanguageModel] | None = None
         self._materials: dict[Any, Material] = {}
+        self._index: tuple[Any, Index] | None = None
         self._recalls: dict[tuple[Search, int], float] = {}
         self._truths: dict[Any, Neighbors] = {}
 
@@ -181,10 +182,15 @@ class Workshop:
         return self._recalls[what]
 
     def index(self, arm: Arm, store: Store, key: str) -> Index:
-        """The arm's index of a store; however poor its recall, since that is what is studied."""
-        return build_index(
-            store, key, arm.metric, factory=arm.factory, nprobe=arm.nprobe, recall_floor=0.0, progress=self.show
-        )
+        """The arm's index of a store; however poor its recall, since that is what is studied. The last one asked for
+        stays open."""
+        what = (store.fingerprint, key, arm.metric, arm.factory, arm.nprobe)
+        if self._index is None or self._index[0] != what:
+            index = build_index(
+                store, key, arm.metric, factory=arm.factory, nprobe=arm.nprobe, recall_floor=0.0, progress=self.show
+            )
+            self._index = (what, index)
+        return self._index[1]
 
     def learned(self, row: Learned) -> Path:
         """Where what a row learns is kept."""
