@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 
 from knnlm.errors import UsageError
 from knnlm.metrics import perplexity
-from knnlm.mixture import fit_lambda, mix, oracle
+from knnlm.mixture import fit_lambda, fit_shares, mix, mix_all, oracle
 
 
 def logs(seed: int, n: int, missing: float) -> tuple[np.ndarray, np.ndarray]:
@@ -61,3 +61,33 @@ def test_the_oracle_bounds_every_mixture() -> None:
 def test_a_weight_out_of_range_is_refused(lam: float) -> None:
     with pytest.raises(UsageError, match="lambda .* out of range: choose 0 to 1"):
         mix(np.zeros(1), np.zeros(1), lam)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 5), st.integers(2, 200))
+def test_shares_of_several_are_no_worse_than_any_other(seed: int, count: int, tokens: int) -> None:
+    rng = np.random.default_rng(seed)
+    logs = [np.log(rng.random(tokens)) for _ in range(count)]
+    shares = fit_shares(logs)
+    assert sum(shares) == pytest.approx(1)
+    assert min(shares) >= 0
+    best = mix_all(logs, shares).mean()
+    for other in rng.dirichlet(np.ones(count), 20):
+        assert mix_all(logs, other.tolist()).mean() <= best + 1e-7
+    for one in np.eye(count):
+        assert mix_all(logs, one.tolist()).mean() <= best + 1e-7
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_two_shares_are_lambda(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    lm, other = np.log(rng.random(80)), np.log(rng.random(80))
+    other[rng.random(80) < 0.3] = -np.inf
+    shares = fit_shares([lm, other])
+    assert shares[1] == pytest.approx(fit_lambda(lm, other), abs=1e-4)
+    assert np.allclose(mix_all([lm, other], shares), mix(lm, other, shares[1]))
+
+
+def test_a_predictor_that_holds_everything_impossible_gets_nothing() -> None:
+    logs = [np.full(5, -1.0), np.full(5, -np.inf)]
+    assert fit_shares(logs) == pytest.approx((1.0, 0.0), abs=1e-9)
+    assert np.array_equal(mix_all(logs, (1.0, 0.0)), logs[0])

@@ -15,7 +15,9 @@ from knnlm.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from knnlm.api import build as build
+    from knnlm.api import distill as distill
     from knnlm.api import evaluate as evaluate
+    from knnlm.api import evaluate_component as evaluate_component
     from knnlm.api import index as index
     from knnlm.api import load as load
     from knnlm.api import source as source
@@ -27,7 +29,9 @@ if TYPE_CHECKING:
 
 _HOME = {
     "build": "knnlm.api",
+    "distill": "knnlm.api",
     "evaluate": "knnlm.api",
+    "evaluate_component": "knnlm.api",
     "index": "knnlm.api",
     "load": "knnlm.api",
     "source": "knnlm.api",

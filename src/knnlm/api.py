@@ -5,14 +5,19 @@ Each function resolves names (paths, texts, models, indexes) and hands over to t
 
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from knnlm.distill import HOW, Distilled, load_distilled
+from knnlm.distill import distill as distill_states
 from knnlm.errors import DamagedError, UsageError
 from knnlm.evaluation import Evaluation, Tuned
 from knnlm.evaluation import evaluate as evaluate_queries
+from knnlm.evaluation import evaluate_component as evaluate_distilled
 from knnlm.evaluation import tune as tune_queries
 from knnlm.files import fingerprint
+from knnlm.learning.substitutes import Substitute, checked_kind
 from knnlm.lm.documents import Source, Split, hub_dataset, local_text
 from knnlm.lm.embedded import Embedded
 from knnlm.lm.load import LanguageModel, load_model
@@ -23,12 +28,21 @@ from knnlm.lm.tokenizer import with_bos
 from knnlm.lm.train import Trained
 from knnlm.lm.train import train as train_model
 from knnlm.progress import say
-from knnlm.resolve import check_retrieval, default_mask, the_model, the_settings, the_store
+from knnlm.resolve import (
+    CACHE,
+    check_retrieval,
+    default_mask,
+    refuse_retrieval,
+    the_model,
+    the_settings,
+    the_store,
+    the_validation,
+)
 from knnlm.search.exact import check_k
 from knnlm.search.factory import NPROBE
 from knnlm.search.index import RECALL_FLOOR, Index, build_index
 from knnlm.search.retrieval import Retrieval, Score
-from knnlm.settings import save_tuned
+from knnlm.settings import choose_tuned, save_tuned
 from knnlm.similarity import checked_metric
 from knnlm.states.build import build_states
 from knnlm.states.store import Store
@@ -204,6 +218,68 @@ def evaluate(
     return tuned, found
 
 
+def distill(
+    store: str | Path | Store,
+    text: Text = None,
+    *,
+    dataset: str | None = None,
+    embedded: bool = False,
+    model: str | Path | LanguageModel | None = None,
+    name: str = "head",
+    kind: str = "embeddings",
+    key: str | None = None,
+    size: int = 1,
+    metric: str = "ip",
+    taught: float = 0.0,
+    lr: float = HOW.lr,
+    epochs: int = HOW.epochs,
+    seed: int = 0,
+    device: str | None = None,
+    progress: bool = False,
+) -> Distilled:
+    """Learn a component from the store's rows that `evaluate` and `load` can use in the place of the search.
+
+    Stopped and mixed by a validation text: the one given, or else the one that the store was tuned on. A network reads
+    att and ffn; `taught` is the share of the loss that neighbours in other documents teach.
+    """
+    opened = the_store(store)
+    keys = opened.keys if kind == "network" else (key or opened.keys[0],)
+    what = Substitute(kind=checked_kind(kind), keys=keys, size=size, metric=checked_metric(metric))
+    teacher = choose_tuned(opened, key=key) if taught else None
+    if taught and teacher is None:
+        raise UsageError(f"{opened.path} is not tuned, and neighbours teach at the tuned τ: run 'knnlm tune' first")
+    how = replace(HOW, lr=lr, epochs=epochs)
+    lm = the_model(opened, model, device)
+    if text is None and dataset is None and not embedded:
+        valid = the_validation(opened)
+    else:
+        valid = queries(opened, source(text, dataset=dataset, embedded=embedded, split="valid"), lm, progress, device)
+    return distill_states(
+        opened, valid, lm, what, name=name, how=how, taught=taught, teacher=teacher, seed=seed, progress=progress
+    )
+
+
+def evaluate_component(
+    store: str | Path | Store,
+    component: str,
+    text: Text = None,
+    *,
+    dataset: str | None = None,
+    embedded: bool = False,
+    split: Split = "test",
+    model: str | Path | LanguageModel | None = None,
+    lam: float | None = None,
+    device: str | None = None,
+    progress: bool = False,
+) -> tuple[Distilled, Evaluation]:
+    """Perplexities of a text with a component in the place of the search: the component, and the numbers."""
+    opened = the_store(store)
+    test = source(text, dataset=dataset, embedded=embedded, split=split)
+    found = load_distilled(opened, component)
+    asked = queries(opened, test, model, progress, device)
+    return found, evaluate_distilled(asked, found.component, found.lam if lam is None else lam)
+
+
 class Loaded(NamedTuple):
     """A kNN-LM ready to generate."""
 
@@ -215,6 +291,7 @@ def load(
     store: str | Path | Store,
     *,
     model: str | Path | LanguageModel | None = None,
+    component: str | None = None,
     key: str | None = None,
     metric: str | None = None,
     mask: str | None = None,
@@ -227,11 +304,18 @@ def load(
 ) -> Loaded:
     """A store and its base LM as one Hugging Face model, at the tuned settings or given ones, and its tokenizer.
 
-    The tokenizer begins texts with bos where the model has one, as the store's documents begin.
+    `component` names one of the store's to use in the place of the search. The tokenizer begins texts with bos where
+    the model has one, as the store's documents begin.
     """
     from knnlm.hf.model import KNNLMForCausalLM
 
     opened = the_store(store)
+    if component is not None:
+        refuse_retrieval(key=key, metric=metric, mask=mask, score=score, k=k, temperature=temperature)
+        found = load_distilled(opened, component)
+        lm = the_model(opened, model, device)
+        distilled = found if lam is None else found._replace(lam=lam)
+        return Loaded(KNNLMForCausalLM.from_component(lm, opened, distilled), with_bos(lm.tokenizer))
     tuned = the_settings(
         opened, key=key, metric=metric, mask=mask, score=score, k=k, lam=lam, temperature=temperature,
         tau_option="--temperature-knn", progress=progress,
@@ -251,7 +335,7 @@ def queries(
     _refuse_own_text(store, text.describe())
     lm = the_model(store, model, device)
     name = fingerprint({"text": text.describe(), "window": store.meta["window"], "stride": store.meta["stride"]})
-    folder = store.path / "cache" / "states" / name
+    folder = store.path / CACHE / name
     shape: dict[str, Any] = {
         "keys": store.keys,
         "att_module": store.meta["att_module"],

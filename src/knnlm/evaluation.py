@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knnlm.components.knn import TargetVotes, check_tau
+from knnlm.components.predictor import Predictor
 from knnlm.errors import UsageError
 from knnlm.metrics import helping, perplexity, ratio_interval
 from knnlm.mixture import check_lambda, fit_lambda, mix, oracle
@@ -51,7 +52,7 @@ class TauPoint(NamedTuple):
 
 
 class Evaluation(NamedTuple):
-    """What retrieval does for a text. The names are those of `knnlm eval --json`."""
+    """What retrieval, or a component in its place, does for a text. The names are those of `knnlm eval --json`."""
 
     tokens: int
     words: int
@@ -64,11 +65,11 @@ class Evaluation(NamedTuple):
     oracle_word_ppl: float
     lam: float
     temperature: float
-    temperature_units: float
-    k: int
+    temperature_units: float | None
+    k: int | None
     coverage: float
     helping: float
-    recall: float
+    recall: float | None
     ratio: float
     ratio_ci95: tuple[float, float] | None
     ratio_ci95_unit: str | None
@@ -76,7 +77,9 @@ class Evaluation(NamedTuple):
 
 def from_fields(fields: Mapping[str, Any]) -> Evaluation:
     """An Evaluation from its JSON fields; the one number that may be infinite, and so null there, is a perplexity."""
-    found: dict[str, Any] = {name: math.inf if value is None else value for name, value in fields.items()}
+    found: dict[str, Any] = {
+        n: math.inf if value is None and n == "component_ppl" else value for n, value in fields.items()
+    }
     limits = fields["ratio_ci95"]
     found["ratio_ci95"], found["ratio_ci95_unit"] = limits and tuple(limits), fields["ratio_ci95_unit"]
     return Evaluation(**found)
@@ -157,37 +160,50 @@ def score(store: Store, queries: Store, tuned: Tuned, progress: bool = False) ->
 
 def evaluate(store: Store, queries: Store, tuned: Tuned, *, progress: bool = False) -> Evaluation:
     """All numbers of a text at given settings."""
-    check_lambda(tuned.lam)
     check_tau(tuned.temperature)
     what = tuned.retrieval
     votes = votes_of(store, queries, what, progress)
-    lm, knn = queries.lm_logprob.astype(np.float64), votes.logprobs(tuned.temperature)
-    mixed, best = mix(lm, knn, tuned.lam), oracle(lm, knn)
-    interval = ratio_interval(lm, mixed, queries.table.columns["document"].all())
     units = tuned.temperature_units
     if not math.isfinite(units):  # settings that nobody tuned: the text's own unit
         units = tuned.temperature / votes.spread()
-    limits = None if interval is None else (interval.low, interval.high)
+    return _numbers(
+        queries, votes.logprobs(tuned.temperature), tuned.lam, temperature=tuned.temperature, temperature_units=units,
+        k=what.k, coverage=votes.coverage(), recall=measured_recall(store, queries, what),
+    )  # fmt: skip
+
+
+def evaluate_component(queries: Store, component: Predictor, lam: float) -> Evaluation:
+    """All numbers of a text with a component in the place of the search: no k, no recall."""
+    states = np.concatenate([queries.key(key).all() for key in component.keys], axis=1)
+    logs = component.target_logprobs(states, queries.targets)
+    return _numbers(
+        queries, logs, lam, temperature=component.tau, temperature_units=None, k=None,
+        coverage=float(np.isfinite(logs).mean()), recall=None,
+    )  # fmt: skip
+
+
+def _numbers(queries: Store, other: NDArray[np.float64], lam: float, **fields: Any) -> Evaluation:
+    """What a second predictor does for a text at a given λ; `fields` are those that only its kind knows."""
+    check_lambda(lam)
+    lm = queries.lm_logprob.astype(np.float64)
+    mixed, best = mix(lm, other, lam), oracle(lm, other)
+    interval = ratio_interval(lm, mixed, queries.table.columns["document"].all())
     return Evaluation(
         tokens=len(lm),
         words=queries.words,
         base_ppl=perplexity(lm),
-        component_ppl=perplexity(knn),
+        component_ppl=perplexity(other),
         interp_ppl=perplexity(mixed),
         oracle_ppl=perplexity(best),
         base_word_ppl=perplexity(lm, queries.words),
         interp_word_ppl=perplexity(mixed, queries.words),
         oracle_word_ppl=perplexity(best, queries.words),
-        lam=tuned.lam,
-        temperature=tuned.temperature,
-        temperature_units=units,
-        k=what.k,
-        coverage=votes.coverage(),
-        helping=helping(lm, knn),
-        recall=measured_recall(store, queries, what),
+        lam=lam,
+        helping=helping(lm, other),
         ratio=perplexity(mixed) / perplexity(lm),
-        ratio_ci95=limits,
+        ratio_ci95=None if interval is None else (interval.low, interval.high),
         ratio_ci95_unit=None if interval is None else interval.unit,
+        **fields,
     )
 
 

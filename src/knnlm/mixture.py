@@ -1,17 +1,18 @@
-"""λ: mixing two predictors, fitting the weight exactly, and the oracle that always picks the better one.
+"""λ: mixing predictors, fitting the weights exactly, and the oracle that always picks the better one.
 
-    log P = log( (1-λ) p_LM + λ p_kNN )
+    log P = log( (1-λ) p_LM + λ p_kNN )          of several:  log P = log Σ_i λ_i p_i,  Σ_i λ_i = 1
 
 Works on log-probabilities of the true tokens; knows nothing of where they come from.
 """
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.optimize import brentq
-from scipy.special import expit
+from scipy.optimize import brentq, minimize
+from scipy.special import expit, logsumexp
 
 from knnlm.errors import UsageError
 
@@ -68,3 +69,44 @@ def fit_lambda(lm: Logs, other: Logs) -> float:
     if slope(high) >= 0:
         return 1.0
     return float(brentq(slope, low, high, xtol=1e-12))
+
+
+def mix_all(logs: Sequence[Logs], shares: Sequence[float]) -> NDArray[np.float64]:
+    """log Σ_i λ_i·e^logs_i, exact where a λ_i is 0."""
+    used = [(np.asarray(values, np.float64), share) for values, share in zip(logs, shares, strict=True) if share > 0]
+    found: NDArray[np.float64] = logsumexp([values + math.log(share) for values, share in used], axis=0)
+    return found
+
+
+def fit_shares(logs: Sequence[Logs]) -> tuple[float, ...]:
+    """The λ_i of the highest likelihood: at least zero, one in sum.
+
+    The log-likelihood is concave in them. Probabilities are taken relative to the likeliest of each token, so none
+    underflows; a token that every predictor holds impossible says nothing about the shares and is left out.
+    """
+    rows = np.stack([np.asarray(values, np.float64) for values in logs])
+    best = rows.max(axis=0)
+    rows, best = rows[:, np.isfinite(best)], best[np.isfinite(best)]
+    if len(rows) == 1 or not rows.shape[1]:
+        return (1.0, *[0.0] * (len(rows) - 1))
+    relative = np.exp(rows - best)
+    start = np.full(len(rows), 1 / len(rows))
+    for _ in range(50):  # EM comes near in a few steps from anywhere, and then slows down
+        start = start * (relative / (start @ relative)).mean(axis=1)
+    found = minimize(
+        lambda w: -float(np.mean(np.log(w @ relative))),
+        start,
+        jac=lambda w: -(relative / (w @ relative)).mean(axis=1),
+        method="SLSQP",
+        bounds=[(0.0, 1.0)] * len(rows),
+        constraints={"type": "eq", "fun": lambda w: w.sum() - 1, "jac": np.ones_like},
+        options={"ftol": 1e-12, "maxiter": 200},
+    )
+    shares = np.clip(found.x, 0, 1)
+    shares = shares / shares.sum()
+
+    def loss(w: NDArray[np.float64]) -> float:
+        with np.errstate(divide="ignore"):
+            return -float(np.mean(np.log(w @ relative)))
+
+    return tuple(float(w) for w in (shares if loss(shares) <= loss(start) else start))

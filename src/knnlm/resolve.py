@@ -10,6 +10,7 @@ from typing import Any
 
 from knnlm.errors import KnnlmError, UsageError
 from knnlm.evaluation import Tuned
+from knnlm.files import fingerprint
 from knnlm.lm.load import LanguageModel, load_model
 from knnlm.progress import say
 from knnlm.search.index import index_manifest, list_indexes
@@ -17,6 +18,9 @@ from knnlm.search.retrieval import EXACT, Retrieval, Score, check_mask
 from knnlm.settings import choose_tuned, not_tuned
 from knnlm.similarity import checked_metric
 from knnlm.states.store import Store, open_store
+from knnlm.states.table import MANIFEST
+
+CACHE = Path("cache") / "states"
 
 
 def the_store(store: str | Path | Store) -> Store:
@@ -114,3 +118,24 @@ def _overridden(tuned: Tuned, k: int | None, lam: float | None, temperature: flo
         unit = tuned.temperature / tuned.temperature_units
         tuned = tuned._replace(temperature=temperature, temperature_units=temperature / unit)
     return tuned
+
+
+def the_validation(store: Store) -> Store:
+    """What the store's model saw in the text that the store was tuned on last."""
+    tuned = choose_tuned(store)
+    if tuned is not None:
+        for folder in sorted((store.path / CACHE).glob("*")):
+            if (folder / MANIFEST).is_file():
+                found = open_store(folder)
+                if fingerprint(found.meta["text"]) == tuned.text:
+                    found.verify()
+                    return found
+    raise UsageError(f"{store.path} was not tuned, so it knows no validation text: give one with --text VALID")
+
+
+def refuse_retrieval(**given: Any) -> None:
+    """Options of a search where a component is used in its place."""
+    options = {"mask": "--index and --exact", "temperature": "--temperature-knn"}
+    for name, value in given.items():
+        if value is not None:
+            raise UsageError(f"{options.get(name, f'--{name}')} belongs to a search: leave it out with --component")

@@ -19,7 +19,7 @@ def random_softmaxes(rng: np.random.Generator, r: int, v: int, d: int) -> Softma
     def t(*shape: int) -> torch.Tensor:
         return torch.from_numpy(rng.standard_normal(shape).astype(np.float32))
 
-    return Softmaxes("ffn", t(v, d), t(r, d, d), t(r, d), t(r, d), t(r))
+    return Softmaxes(("ffn",), t(v, d), t(r, d, d), t(r, d), t(r, d), t(r))
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 4), st.integers(1, 9), st.integers(1, 5))
@@ -27,7 +27,7 @@ def test_softmaxes_are_their_formula(seed: int, r: int, v: int, d: int) -> None:
     rng = np.random.default_rng(seed)
     m = random_softmaxes(rng, r, v, d)
     h = rng.standard_normal((6, d)).astype(np.float32)
-    e, a, b, g, c = (x.double().numpy() for x in m[1:])
+    e, a, b, g, c = (x.double().numpy() for x in m[1:6])
     share = softmax(h @ g.T + c)
     truth = sum(share[:, i, None] * softmax((h @ a[i].T + b[i]) @ e.T) for i in range(r))
     found = m.logprobs(torch.from_numpy(h)).double().numpy()
@@ -40,7 +40,7 @@ def test_equal_views_that_change_nothing_are_one_softmax() -> None:
     torch.manual_seed(0)
     e, h = torch.randn(11, 4), torch.randn(5, 4)
     views = torch.eye(4).expand(3, 4, 4)
-    m = Softmaxes("ffn", e, views, torch.zeros(3, 4), torch.randn(3, 4), torch.zeros(3))
+    m = Softmaxes(("ffn",), e, views, torch.zeros(3, 4), torch.randn(3, 4), torch.zeros(3))
     assert torch.allclose(m.logprobs(h), (h @ e.T).log_softmax(1), atol=1e-5)
 
 
@@ -49,9 +49,10 @@ def test_gradients_of_softmaxes_are_right() -> None:
     h, targets = torch.randn(4, 3, dtype=torch.float64), torch.tensor([0, 4, 2, 2])
 
     def loss(*parts: torch.Tensor) -> torch.Tensor:
-        return Softmaxes("ffn", *parts).target_losses(h, targets).sum()
+        made = Softmaxes(("ffn",), *parts)  # type: ignore[arg-type]
+        return made.target_losses(h, targets).sum()
 
-    assert torch.autograd.gradcheck(loss, tuple(p.double().requires_grad_() for p in m[1:]))
+    assert torch.autograd.gradcheck(loss, tuple(p.double().requires_grad_() for p in m[1:6]))
 
 
 @given(
@@ -63,13 +64,17 @@ def test_clusters_are_their_formula(seed: int, clusters: int, words: int, metric
     rows = 40
     cluster_of, tokens = rng.integers(0, clusters, rows), rng.integers(0, words, rows)
     centroids = rng.standard_normal((clusters, 3)).astype(np.float32)
-    found = Clusters("att", torch.from_numpy(centroids), word_shares(cluster_of, tokens, clusters, words), metric, tau)
+    bias = rng.standard_normal(clusters).astype(np.float32)
+    found = Clusters(
+        ("att",), torch.from_numpy(centroids), word_shares(cluster_of, tokens, clusters, words), torch.from_numpy(bias),
+        metric, tau,
+    )  # fmt: skip
     h = rng.standard_normal((5, 3)).astype(np.float32)
     m = np.zeros((words, clusters))
     for c, w in zip(cluster_of, tokens, strict=True):
         m[w, c] += 1 / (cluster_of == c).sum()
     scores = similarity(centroids.astype(np.float64), h.astype(np.float64), metric)
-    truth = softmax(scores / tau) @ m.T
+    truth = softmax((scores + bias) / tau) @ m.T
     assert np.allclose(found.logprobs(torch.from_numpy(h)).exp().numpy(), truth, atol=1e-5)
     targets = rng.integers(0, words, 5)
     with np.errstate(divide="ignore"):
@@ -82,7 +87,9 @@ def test_clusters_are_their_formula(seed: int, clusters: int, words: int, metric
 def test_a_cluster_for_every_row_is_the_store_without_a_mask() -> None:
     rng = np.random.default_rng(5)
     keys, tokens = rng.standard_normal((12, 4)).astype(np.float32), rng.integers(0, 6, 12)
-    made = Clusters("att", torch.from_numpy(keys), word_shares(np.arange(12), tokens, 12, 6), "l2", 1.0)
+    made = Clusters(
+        ("att",), torch.from_numpy(keys), word_shares(np.arange(12), tokens, 12, 6), torch.zeros(12), "l2", 1.0
+    )
     h = rng.standard_normal((3, 4)).astype(np.float32)
     truth = p_knn(similarity(keys.astype(np.float64), h.astype(np.float64), "l2"), tokens, 6, 12, 1.0)
     assert np.allclose(made.logprobs(torch.from_numpy(h)).exp().numpy(), truth, atol=1e-5)
@@ -92,6 +99,6 @@ def test_an_empty_cluster_and_an_absent_word_have_no_share() -> None:
     shares = word_shares(np.array([0, 0]), np.array([1, 1]), clusters=2, words=3)
     assert shares[1].tolist() == [0.0, -np.inf]
     assert torch.isneginf(shares[0]).all()
-    made = Clusters("att", torch.zeros(2, 1), shares, "ip", 1.0)
+    made = Clusters(("att",), torch.zeros(2, 1), shares, torch.zeros(2), "ip", 1.0)
     assert made.target_logprobs(np.zeros((1, 1)), np.array([0])).tolist() == [-np.inf]
     assert made.target_logprobs(np.zeros((1, 1)), np.array([1]))[0] == pytest.approx(np.log(0.5))

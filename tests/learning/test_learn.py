@@ -1,5 +1,6 @@
 """Learning from the store: it begins as the LM on ffn, never ends worse on validation, and is found again."""
 
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +10,8 @@ import torch
 from knnlm.components.embeddings import new_embeddings
 from knnlm.errors import KnnlmError
 from knnlm.learning.fit import Fit
-from knnlm.learning.learn import learn, states_of
-from knnlm.learning.substitutes import Substitute
+from knnlm.learning.learn import Mixed, learn, states_of
+from knnlm.learning.substitutes import Substitute, begin
 from knnlm.lm.load import LanguageModel
 from knnlm.mixture import mix
 from knnlm.states.build import build_states
@@ -52,12 +53,12 @@ def test_learning_lowers_the_loss_of_unseen_rows(
     lm: LanguageModel, store: Store, queries: Store, what: Substitute, tmp_path: Path
 ) -> None:
     w_sm = output_embedding(lm.model).weight
-    head = learn(what, w_sm, store, queries, tmp_path, QUICK)
+    head = learn(begin(what, w_sm), store, queries, tmp_path, QUICK, about=asdict(what))
     found = -head.component.target_logprobs(states_of(queries, what.keys), queries.targets).mean()
     assert found == pytest.approx(head.fitted.valid_loss, abs=1e-5)
     assert found < begin_loss(w_sm, what.keys[-1], queries)
     assert head.fitted.best_step > 0
-    again = learn(what, w_sm, store, queries, tmp_path, QUICK)
+    again = learn(begin(what, w_sm), store, queries, tmp_path, QUICK, about=asdict(what))
     assert again.fitted == head.fitted
     learned, once_more = ([t for t in c if isinstance(t, torch.Tensor)] for c in (head.component, again.component))
     assert all(torch.equal(a, b) for a, b in zip(learned, once_more, strict=True))
@@ -71,10 +72,21 @@ def test_the_interpolated_loss_is_that_of_the_mixture(
 
     w_sm = output_embedding(lm.model).weight
     with_lm = build_states(lm, Files((texts["train"],)), tmp_path / "with", logprobs=True)
-    head = learn(Substitute(), w_sm, with_lm, queries, tmp_path / "head", QUICK, lam=0.25)
+    head = learn(
+        begin(Substitute(), w_sm),
+        with_lm,
+        queries,
+        tmp_path / "head",
+        QUICK,
+        aim=Mixed(0.25, with_lm.lm_logprob),
+        about={},
+    )
     knn = head.component.target_logprobs(states_of(queries, ("att",)), queries.targets)
     assert -mix(queries.lm_logprob, knn, 0.25).mean() == pytest.approx(head.fitted.valid_loss, abs=1e-5)
     with pytest.raises(KnnlmError, match="log"):  # this store was built without the LM's log p
-        learn(Substitute(), w_sm, store, queries, tmp_path / "other", QUICK, lam=0.25)
+        Mixed(0.25, store.lm_logprob)
     with pytest.raises(KnnlmError, match="choose between 0 and 1"):
-        learn(Substitute(), w_sm, with_lm, queries, tmp_path / "other", QUICK, lam=1.0)
+        learn(
+            begin(Substitute(), w_sm), with_lm, queries, tmp_path / "other", QUICK,
+            aim=Mixed(1.0, with_lm.lm_logprob), about={},
+        )  # fmt: skip

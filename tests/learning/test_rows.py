@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 import knnlm.learning.rows as module
 from knnlm.errors import UsageError
-from knnlm.learning.rows import RowBatches
+from knnlm.learning.rows import RowBatches, in_memory
 from tests.arrays import column
 
 
 def batches(rows: int, batch: int, buffer: int, seed: int = 0) -> RowBatches:
     states = column(np.arange(rows, dtype=np.float32)[:, None], parts=min(3, rows))
-    more = {"tenfold": 10.0 * np.arange(rows)}
+    more = {"tenfold": in_memory(10.0 * np.arange(rows))}
     tokens = np.arange(rows, dtype=np.int32)
     return RowBatches([states, states], tokens, batch, seed, more=more, buffer_rows=buffer)
 

@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import os
 from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,7 +35,8 @@ class Smoke(NamedTuple):
 @pytest.fixture(scope="session")
 def smoke(tmp_path_factory: pytest.TempPathFactory) -> Smoke:
     """Nobody may change it. Several workers share one run: the second waits for the first."""
-    shared = tmp_path_factory.getbasetemp().parent
+    alone = "PYTEST_XDIST_WORKER" not in os.environ
+    shared = tmp_path_factory.getbasetemp() if alone else tmp_path_factory.getbasetemp().parent
     folder, counted = shared / "reproduce-smoke", shared / "reproduce-searches.json"
     with (shared / "reproduce.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

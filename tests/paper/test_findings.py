@@ -107,6 +107,10 @@ def test_a_missing_row_is_not_measured() -> None:
         ("same", -0.004, 0.006, "undecided"),
         ("same", 0.006, 0.02, "does not hold"),
         ("same", -0.02, -0.006, "does not hold"),
+        ("no more", -0.02, 0.004, "holds"),
+        ("no more", 0.001, 0.004, "holds"),
+        ("no more", 0.001, 0.02, "does not hold"),
+        ("no more", -0.001, 0.02, "undecided"),
     ],
 )
 def test_verdicts(sense: str, low: float, high: float, wanted: str) -> None:

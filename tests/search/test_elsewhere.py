@@ -22,11 +22,14 @@ def test_rows_are_left_out_whatever_the_parts(rows: int, parts: int, data: st.Da
     assert left.all()[:, 0].tolist() == [*range(start), *range(stop, rows)]
 
 
+@pytest.mark.parametrize("queries", [7, 1000])
+@pytest.mark.parametrize("short", [1, 60, 1000])  # every document alone, some together, all together
 @pytest.mark.parametrize("metric", METRICS)
 def test_every_row_finds_the_nearest_of_other_documents(
-    many: Store, metric: Metric, monkeypatch: pytest.MonkeyPatch
+    many: Store, metric: Metric, short: int, queries: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_QUERIES", 7)
+    monkeypatch.setattr(module, "_QUERIES", queries)
+    monkeypatch.setattr(module, "_SHORT", short)
     states = many.key("att").all()
     documents = many.table.columns["document"].all()
     assert len(np.unique(documents)) == 5
@@ -41,6 +44,19 @@ def test_every_row_finds_the_nearest_of_other_documents(
             assert np.array_equal(scores, truth.scores[0])
         seen += len(near.ids)
     assert seen == many.rows
+
+
+def test_a_search_goes_on_at_any_row(many: Store) -> None:
+    whole = np.concatenate([near.ids for _, near in neighbors_elsewhere(many, "att", 3, "l2")])
+    for start in (1, 50, many.rows - 1):
+        rest = np.concatenate([near.ids for _, near in neighbors_elsewhere(many, "att", 3, "l2", start)])
+        assert np.array_equal(rest, whole[start:])
+
+
+def test_more_neighbours_than_other_rows_are_missing(many: Store) -> None:
+    for _, near in neighbors_elsewhere(many, "att", many.rows, "l2"):
+        assert ((near.ids < 0) == np.isneginf(near.scores)).all()
+        assert (near.ids[:, -1] == -1).all()
 
 
 @pytest.fixture(scope="module")

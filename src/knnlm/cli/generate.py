@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from knnlm.cli.options import Device, Exact, IndexName, Json, Key, Model, StorePath, mask, show
+from knnlm.cli.options import ComponentName, Device, Exact, IndexName, Json, Key, Model, StorePath, mask, show
 from knnlm.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ def generate(
     compare: Annotated[bool, typer.Option("--compare", help="The base LM beside it, with the same seed.")] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Each token with what was retrieved for it.")] = False,
     model: Model = None,
+    component: ComponentName = None,
     key: Key = None,
     metric: Annotated[str | None, typer.Option("--metric", help="l2 or ip.")] = None,
     index: IndexName = None,
@@ -53,7 +54,7 @@ def generate(
     if prompt == "-" and not text:
         raise UsageError("nothing came from stdin: pipe the prompt in, or give it as an argument")
     loaded = api.load(
-        store, model=model, key=key, metric=metric, mask=mask(index, exact), k=k, lam=lam, temperature=temperature_knn,
+        store, model=model, component=component, key=key, metric=metric, mask=mask(index, exact), k=k, lam=lam, temperature=temperature_knn,
         device=device, progress=True,
     )  # fmt: skip
     streams = not json and not compare
@@ -75,7 +76,8 @@ def _fields(prompt: str, found: "Generated", loaded: Any, how: Any) -> dict[str,
     return {
         "prompt": prompt, "text": found.text, "base_text": found.base_text, "new_tokens": len(found.tokens),
         "tokens_per_second": round(len(found.tokens) / max(found.seconds, 1e-9), 2),
-        **asdict(config.retrieval), "lambda": config.lam, "temperature_knn": config.tau, "sampling": asdict(how),
+        **({"component": config.component} if config.component else asdict(config.retrieval)),
+        "lambda": config.lam, "temperature_knn": config.tau, "sampling": asdict(how),
         "explained": [finite({**t._asdict(), "hits": [h._asdict() for h in t.hits]}) for t in found.explained],
     }  # fmt: skip
 

@@ -6,10 +6,11 @@ from knnlm.cli.options import Json, StorePath, show
 
 
 def info(store: StorePath, json: Json = False) -> None:
-    """Say what a store holds: rows, keys, model, text, indexes, tuned settings.
+    """Say what a store holds: rows, keys, model, text, indexes, tuned settings, components.
 
     Example: knnlm info store
     """
+    from knnlm.distill import list_distilled, load_distilled
     from knnlm.files import read_json
     from knnlm.search.index import list_indexes
     from knnlm.settings import load_tuned
@@ -22,12 +23,13 @@ def info(store: StorePath, json: Json = False) -> None:
          "base_ppl": t.base_ppl}
         for t in load_tuned(opened)
     ]  # fmt: skip
+    components = {name: load_distilled(opened, name).about for name in list_distilled(opened)}
     size = sum(f["bytes"] for part in opened.table.manifest["parts"] for f in part["files"].values())
     meta = opened.meta
     fields = {
         "path": str(store), "rows": opened.rows, "words": opened.words, "bytes": size, **meta,
         "documents": opened.table.manifest["summary"]["documents"], "parts": len(opened.table.manifest["parts"]),
-        "columns": opened.table.manifest["columns"], "indexes": indexes, "tuned": tuned,
+        "columns": opened.table.manifest["columns"], "indexes": indexes, "tuned": tuned, "components": components,
         "fingerprint": opened.fingerprint,
     }  # fmt: skip
     columns = ", ".join(f"{n} {c['dtype'].lstrip('<')}" for n, c in opened.table.manifest["columns"].items())
@@ -45,5 +47,11 @@ def info(store: StorePath, json: Json = False) -> None:
         lines.append(
             f"  tuned    {t['key']} {t['metric']}, {t['mask']} mask, {t['score']} scores, k {t['k']}: "
             f"λ {t['lambda']:.3f}, τ {t['temperature']:.4g}, validation {t['base_ppl']:.2f} → {t['interp_ppl']:.2f}"
+        )
+    for name, about in components.items():
+        states = " and ".join(about["what"]["keys"])
+        lines.append(
+            f"  component {name}: {about['what']['kind']} on {states}, λ {about['lambda']:.3f}, "
+            f"validation {about['base_ppl']:.2f} → {about['interp_ppl']:.2f}"
         )
     show(json, fields, lines)

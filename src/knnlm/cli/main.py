@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from knnlm.cli import build, demo, evaluate, generate, index, info, reproduce, train, tune, verify
+from knnlm.cli import build, demo, distill, evaluate, generate, index, info, reproduce, train, tune, verify
 from knnlm.errors import KnnlmError
 from knnlm.version import __version__
 
@@ -40,9 +40,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for verb in (
-    demo.demo, train.train, build.build, index.index, tune.tune, evaluate.evaluate, generate.generate, info.info,
-    reproduce.reproduce,
-    verify.verify,
+    demo.demo, train.train, build.build, index.index, tune.tune, distill.distill, evaluate.evaluate,
+    generate.generate, info.info, reproduce.reproduce, verify.verify,
 ):  # fmt: skip
     app.command(name="eval" if verb is evaluate.evaluate else None)(verb)
 

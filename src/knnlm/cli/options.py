@@ -21,6 +21,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on std
 Key = Annotated[str | None, typer.Option("--key", help="Which states: att or ffn.")]
 IndexName = Annotated[str | None, typer.Option("--index", help="Name of an index of the store (see knnlm info).")]
 Exact = Annotated[bool, typer.Option("--exact", help="Search exactly, without an index.")]
+ComponentName = Annotated[
+    str | None, typer.Option("--component", help="Use this component of the store (see knnlm distill), not a search.")
+]
 StorePath = Annotated[Path, typer.Argument(metavar="STORE", help="Folder made by knnlm build.")]
 Model = Annotated[str | None, typer.Option("--model", help="The store's model, if it has moved.")]
 Device = Annotated[str | None, typer.Option("--device", help="cpu, cuda, cuda:1 …; default cuda where there is one.")]

@@ -7,7 +7,6 @@ word has at least one. Our `weight` is Ŵ_ds, `counts` the rows of each word (th
 the rows were found or of λ.
 """
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from knnlm.components.knn import check_tau
+from knnlm.components.predictor import in_blocks
 from knnlm.errors import KnnlmError
 from knnlm.similarity import Metric
 
@@ -24,7 +24,7 @@ _ROWS = 2048
 class Embeddings(NamedTuple):
     """A learned substitute of the store. Safe for concurrent calls."""
 
-    key: str
+    keys: tuple[str, ...]
     weight: torch.Tensor
     """(R, D), fp32."""
     counts: torch.Tensor
@@ -36,6 +36,11 @@ class Embeddings(NamedTuple):
     def vocab_size(self) -> int:
         """Words that can be predicted."""
         return len(self.counts)
+
+    @property
+    def multiplications(self) -> int:
+        """Multiplications for one token."""
+        return self.weight.numel()
 
     def logprobs(self, states: torch.Tensor) -> torch.Tensor:
         """log p (B, V) for states (B, D), on their device."""
@@ -58,24 +63,7 @@ def new_embeddings(
     check_tau(tau)
     if weight.ndim != 2 or int(counts.sum()) != len(weight) or int(counts.min()) < 1:
         raise KnnlmError(f"{len(weight)} rows do not belong to {len(counts)} words of one row or more each")
-    return Embeddings(key, weight, counts, metric, tau)
-
-
-def in_blocks(
-    losses: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
-    states: NDArray[Any],
-    targets: NDArray[np.integer],
-    rows: int,
-) -> NDArray[np.float64]:
-    """log p of one target for each state from a function of tensors, `rows` at a time so that the scores stay small."""
-    found = np.empty(len(targets), np.float64)
-    with torch.inference_mode():
-        for start in range(0, len(targets), rows):
-            block = slice(start, start + rows)
-            h = torch.from_numpy(np.asarray(states[block], np.float32))
-            wanted = torch.from_numpy(np.asarray(targets[block], np.int64))
-            found[block] = -losses(h, wanted).double().numpy()
-    return found
+    return Embeddings((key,), weight, counts, metric, tau)
 
 
 def row_scores(weight: torch.Tensor, states: torch.Tensor, metric: Metric, tau: float) -> torch.Tensor:

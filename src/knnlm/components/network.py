@@ -1,6 +1,6 @@
 """A small network over several states at once, with an output embedding of its own.
 
-    p = softmax(E · f(x))          x = the states, one after the other          f(x) = A x + B · gelu(H · norm(x) + b)
+    p = softmax(E · f(x) / τ)        x = the states, one after the other        f(x) = A x + B · gelu(H · norm(x) + b)
 
 `norm` is a LayerNorm without gain or bias of each state by itself. With A selecting ffn, B = 0 and E = W_sm it is the
 LM itself, which is where learning begins. Knows nothing of how it is learned or of λ.
@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn.functional import gelu, layer_norm
 
-from knnlm.components.embeddings import in_blocks
+from knnlm.components.predictor import in_blocks
 
 _ROWS = 2048
 
@@ -32,11 +32,17 @@ class Network(NamedTuple):
     """b (U,)"""
     outer: torch.Tensor
     """B (D, U)"""
+    tau: float = 1.0
 
     @property
     def vocab_size(self) -> int:
         """Words that can be predicted."""
         return len(self.embedding)
+
+    @property
+    def multiplications(self) -> int:
+        """Multiplications for one token."""
+        return sum(matrix.numel() for matrix in (self.embedding, self.direct, self.inner, self.outer))
 
     def logprobs(self, states: torch.Tensor) -> torch.Tensor:
         """log p (B, V) for states (B, X)."""
@@ -55,4 +61,4 @@ class Network(NamedTuple):
         parts = states.unflatten(1, (len(self.keys), -1))
         normed = layer_norm(parts, parts.shape[2:]).flatten(1)
         inside = gelu(normed @ self.inner.T + self.inner_bias)
-        return (states @ self.direct.T + inside @ self.outer.T) @ self.embedding.T
+        return (states @ self.direct.T + inside @ self.outer.T) / self.tau @ self.embedding.T

@@ -1,6 +1,6 @@
 """A mixture of softmaxes over one output embedding: R views of the state, each with its own distribution.
 
-    p(w) = Σ_r π_r(h) · softmax(E · (A_r h + a_r))_w          π(h) = softmax(G h + g)
+    p(w) = Σ_r π_r(h) · softmax(E · (A_r h + a_r) / τ)_w          π(h) = softmax(G h + g)
 
 After Yang et al. (2017) as the paper's code has it: linear views with a bias and no tanh. Our `embedding` is E (W_sm or
 a fine-tuned copy), `views` A, `gate` G. In log space throughout. Knows nothing of how they are learned or of λ.
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from knnlm.components.embeddings import in_blocks
+from knnlm.components.predictor import in_blocks
 
 _ROWS = 1024
 
@@ -20,7 +20,7 @@ _ROWS = 1024
 class Softmaxes(NamedTuple):
     """A learned substitute of the store. Safe for concurrent calls."""
 
-    key: str
+    keys: tuple[str, ...]
     embedding: torch.Tensor
     """(V, D)"""
     views: torch.Tensor
@@ -31,11 +31,17 @@ class Softmaxes(NamedTuple):
     """(R, D)"""
     gate_bias: torch.Tensor
     """(R,)"""
+    tau: float = 1.0
 
     @property
     def vocab_size(self) -> int:
         """Words that can be predicted."""
         return len(self.embedding)
+
+    @property
+    def multiplications(self) -> int:
+        """Multiplications for one token."""
+        return len(self.views) * self.embedding.numel() + self.views.numel() + self.gate.numel()
 
     def logprobs(self, states: torch.Tensor) -> torch.Tensor:
         """log p (B, V) for states (B, D)."""
@@ -60,5 +66,6 @@ class Softmaxes(NamedTuple):
     def _scores(self, states: torch.Tensor) -> list[torch.Tensor]:
         """Scores (B, V) of each view."""
         return [
-            (states @ view.T + bias) @ self.embedding.T for view, bias in zip(self.views, self.view_bias, strict=True)
+            (states @ view.T + bias) / self.tau @ self.embedding.T
+            for view, bias in zip(self.views, self.view_bias, strict=True)
         ]

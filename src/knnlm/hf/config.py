@@ -7,13 +7,15 @@ from typing import Any
 
 import transformers
 
+from knnlm.distill import component_checksum
 from knnlm.errors import KnnlmError
 from knnlm.search.retrieval import Retrieval, check_mask
 from knnlm.states.store import Store, open_store
 
 
 class KNNLMConfig(transformers.PreTrainedConfig):  # type: ignore[misc]  # transformers is not typed here
-    """Configuration of a KNNLMForCausalLM. `knn` holds the fields of a Retrieval, `lambda` and `temperature`."""
+    """Configuration of a KNNLMForCausalLM. `knn` holds `lambda`, `temperature`, and the fields of a Retrieval or the
+    name of a component that is used in its place."""
 
     model_type = "knnlm"
     sub_configs = {"base_config": transformers.AutoConfig}  # noqa: RUF012  # transformers wants a plain dict here
@@ -54,6 +56,11 @@ class KNNLMConfig(transformers.PreTrainedConfig):  # type: ignore[misc]  # trans
         return float(self._setting("temperature"))
 
     @property
+    def component(self) -> str | None:
+        """The store's component that is used in the place of the search."""
+        return None if self.knn is None else self.knn.get("component")
+
+    @property
     def retrieval(self) -> Retrieval:
         """What is retrieved and how it is scored."""
         names = ("key", "metric", "mask", "score", "k")
@@ -69,7 +76,14 @@ class KNNLMConfig(transformers.PreTrainedConfig):  # type: ignore[misc]  # trans
         return store
 
     def check_index(self, store: Store) -> None:
-        """Refuse an index that is not the one that this was saved with."""
+        """Refuse an index or a component that is not the one that this was saved with."""
+        if self.component is not None:
+            if component_checksum(store, self.component) != self._setting("xxh3"):
+                raise KnnlmError(
+                    f"component {self.component} of {store.path} has changed since this kNN-LM was saved: load and "
+                    "save it anew"
+                )
+            return
         index = check_mask(store, self.retrieval)
         if index is not None and index["xxh3"] != self._setting("index"):
             raise KnnlmError(

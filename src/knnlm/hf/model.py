@@ -1,6 +1,6 @@
 """KNNLMForCausalLM: a causal LM whose logits are log P, the mixture's log-probabilities.
 
-    logits = log( (1-λ)·softmax(W_sm·h_sm) + λ·p_kNN(· | h_ds) )
+    logits = log( (1-λ)·softmax(W_sm·h_sm) + λ·p_kNN(· | h_ds) )          or a component's p in the place of p_kNN
 
 log_softmax(log P) = log P, so greedy search, sampling, beams, assisted generation, continuous batching, pipelines,
 Trainer.evaluate and lm-eval use it as any other model; a sampling temperature acts on P. Knows no probabilities of its
@@ -20,6 +20,8 @@ import transformers
 from numpy.typing import NDArray
 
 from knnlm.components.knn import KNN, open_knn, weights
+from knnlm.components.saved import Component
+from knnlm.distill import Distilled, component_checksum, load_distilled
 from knnlm.errors import KnnlmError, UsageError
 from knnlm.evaluation import Tuned
 from knnlm.hf.config import KNNLMConfig
@@ -40,7 +42,8 @@ _AS_THE_BASE = (
 
 
 class Look(NamedTuple):
-    """What the model thought of given tokens: natural log-probabilities, the neighbours of each and their votes."""
+    """What the model thought of given tokens: natural log-probabilities, the neighbours of each and their votes (none
+    where a component is used in their place)."""
 
     lm: NDArray[np.float64]
     knn: NDArray[np.float64]
@@ -54,10 +57,19 @@ class _Parts:
     """What retrieval needs, made when first used: weights arrive after __init__ when a saved model is loaded."""
 
     tap: Tap
-    knn: KNN
+    knn: KNN | Component
     lam: float
     store: Store
     dtype: torch.dtype
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The states that are read, one after the other."""
+        return (self.knn.key,) if isinstance(self.knn, KNN) else self.knn.keys
+
+    def rounded(self, states: torch.Tensor) -> torch.Tensor:
+        """States as the store holds them, so that evaluation and generation ask the same."""
+        return states.to(getattr(torch, self.store.dtype)).float()
 
 
 class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixin):  # type: ignore[misc]
@@ -86,25 +98,24 @@ class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixi
     @classmethod
     def from_parts(cls, lm: LanguageModel, store: Store, tuned: Tuned) -> "KNNLMForCausalLM":
         """The kNN-LM of an open model and an open store."""
-        store.require(lm)
-        if lm.model._is_stateful:
-            raise KnnlmError(
-                f"{type(lm.model).__name__} keeps a state of its own instead of a cache, which generation with a store "
-                "does not know: use another model to generate"
-            )
         what = tuned.retrieval
         index = check_mask(store, what)
-        config = KNNLMConfig(
-            base_config=copy.deepcopy(lm.model.config),  # a new configuration resets its parts' kind of attention
-            attn_implementation=lm.model.config._attn_implementation,
-            store=str(store.path.resolve()),
-            store_fingerprint=store.fingerprint,
-            knn={
-                "key": what.key, "metric": what.metric, "mask": what.mask, "score": what.score, "k": what.k,
-                "lambda": tuned.lam, "temperature": tuned.temperature, "index": None if index is None else index["xxh3"]
-            },
-        )  # fmt: skip
-        model = cls(config, lm.model)
+        settings = {
+            "key": what.key, "metric": what.metric, "mask": what.mask, "score": what.score, "k": what.k,
+            "lambda": tuned.lam, "temperature": tuned.temperature, "index": None if index is None else index["xxh3"]
+        }  # fmt: skip
+        model = cls(_config(lm, store, settings), lm.model)
+        model._parts = model._open(store)
+        return model
+
+    @classmethod
+    def from_component(cls, lm: LanguageModel, store: Store, distilled: Distilled) -> "KNNLMForCausalLM":
+        """The same with a component of the store in the place of the search."""
+        settings = {
+            "component": distilled.name, "xxh3": component_checksum(store, distilled.name), "lambda": distilled.lam,
+            "temperature": distilled.component.tau,
+        }  # fmt: skip
+        model = cls(_config(lm, store, settings), lm.model)
         model._parts = model._open(store)
         return model
 
@@ -170,11 +181,11 @@ class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixi
         kept = _kept(logits_to_keep)
         logits = (out.logits if slices else out.logits[:, kept]).float().log_softmax(-1)
         if parts.lam > 0:
-            if parts.knn.key == "att":
-                states = seen.att(len(logits))[:, kept]
-            else:
-                states = seen.ffn if slices else seen.ffn[:, kept]
-            _mix(parts, logits, states)
+            read = [
+                seen.att(len(logits))[:, kept] if key == "att" else seen.ffn if slices else seen.ffn[:, kept]
+                for key in parts.keys
+            ]
+            _mix(parts, logits, torch.cat(read, dim=-1))
         loss = None if labels is None else _loss(logits, labels, logits_to_keep)
         found = type(out)(**{**out, "loss": loss, "logits": logits})  # whatever else the base LM returns stays
         return found.to_tuple() if as_tuple else found
@@ -188,9 +199,16 @@ class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixi
         states = parts.tap.read(tokens[None, :-1].to(parts.tap.device))
         wanted = tokens[start:].to(parts.tap.device)
         lm = lm_logprobs(parts.tap, states.ffn[0, start - 1 :], wanted)
-        near = parts.knn.near(states.of(parts.knn.key)[0, start - 1 :])
-        knn = parts.knn.target_logprobs(near, wanted.cpu().numpy())
-        return Look(lm.astype(np.float64), knn, mix(lm, knn, parts.lam), near, weights(near.scores, parts.knn.tau))
+        read = torch.cat([states.of(key)[0, start - 1 :] for key in parts.keys], dim=-1)
+        if isinstance(parts.knn, KNN):
+            near = parts.knn.near(read)
+            knn = parts.knn.target_logprobs(near, wanted.cpu().numpy())
+            votes = weights(near.scores, parts.knn.tau)
+        else:
+            near = Neighbors(np.empty((len(wanted), 0), np.int64), np.empty((len(wanted), 0), np.float32))
+            knn = parts.knn.target_logprobs(parts.rounded(read).cpu().numpy(), wanted.cpu().numpy())
+            votes = near.scores
+        return Look(lm.astype(np.float64), knn, mix(lm, knn, parts.lam), near, votes)
 
     def _ready(self) -> _Parts:
         if self._parts is None:
@@ -218,11 +236,34 @@ class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixi
 
     def _open(self, store: Store) -> _Parts:
         self.requires_grad_(False)  # from_pretrained puts other parameters in the place of those of __init__
-        what = self.config.retrieval
-        tap = Tap(self.base, ["att", "ffn"] if what.key == "att" else ["ffn"], store.meta["att_module"])
-        knn = open_knn(store, what, self.config.tau)
-        weakref.finalize(knn.search, tap.close)  # when the last model that shares them is gone
+        knn: KNN | Component
+        if self.config.component is None:
+            knn = open_knn(store, self.config.retrieval, self.config.tau)
+            keys: tuple[str, ...] = (knn.key,)
+            shared: Any = knn.search
+        else:
+            knn = load_distilled(store, self.config.component).component
+            keys, shared = knn.keys, knn[1]  # a tensor; tuples cannot be watched
+        tap = Tap(self.base, ["att", "ffn"] if "att" in keys else ["ffn"], store.meta["att_module"])
+        weakref.finalize(shared, tap.close)  # when the last model that shares them is gone
         return _Parts(tap, knn, self.config.lam, store, self.base.dtype)
+
+
+def _config(lm: LanguageModel, store: Store, settings: dict[str, Any]) -> KNNLMConfig:
+    """The configuration of a model and a store that fit together."""
+    store.require(lm)
+    if lm.model._is_stateful:
+        raise KnnlmError(
+            f"{type(lm.model).__name__} keeps a state of its own instead of a cache, which generation with a store "
+            "does not know: use another model to generate"
+        )
+    return KNNLMConfig(
+        base_config=copy.deepcopy(lm.model.config),  # a new configuration resets its parts' kind of attention
+        attn_implementation=lm.model.config._attn_implementation,
+        store=str(store.path.resolve()),
+        store_fingerprint=store.fingerprint,
+        knn=settings,
+    )
 
 
 def _mix(parts: _Parts, logits: torch.Tensor, states: torch.Tensor) -> None:
@@ -230,7 +271,8 @@ def _mix(parts: _Parts, logits: torch.Tensor, states: torch.Tensor) -> None:
     flat, queries = logits.view(-1, logits.shape[-1]), states.reshape(-1, states.shape[-1])
     for start in range(0, len(flat), _ROWS_AT_ONCE):
         some = slice(start, start + _ROWS_AT_ONCE)
-        flat[some] = mix_vocabulary(flat[some], parts.knn.logprobs(queries[some]).to(flat.device), parts.lam)
+        asked = queries[some] if isinstance(parts.knn, KNN) else parts.rounded(queries[some])
+        flat[some] = mix_vocabulary(flat[some], parts.knn.logprobs(asked).to(flat.device), parts.lam)
 
 
 def _kept(logits_to_keep: int | torch.Tensor) -> Any:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
-from knnlm.errors import KnnlmError
+from knnlm.errors import KnnlmError, UsageError
 from knnlm.files import only_writer, read_json, write_json
 from knnlm.lm.checkpoint import Progress, load_run, read_tensors, save_run, save_tensors
 from knnlm.progress import Meter, say
@@ -46,6 +46,12 @@ class Fit:
     looks: int = 1
     patience: int = 2
     """Looks without improvement before it stops."""
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.lr) and self.lr > 0):
+            raise UsageError(f"learning rate {self.lr} is out of range: choose a number above 0")
+        if self.epochs < 1:
+            raise UsageError(f"{self.epochs} epochs are out of range: choose 1 or more")
 
 
 class Fitted(NamedTuple):

@@ -1,86 +1,143 @@
-"""A substitute learned from the rows of a store: cross-entropy, stopped by the rows of a validation text.
+"""A component learned from the rows of a store: cross-entropy, stopped by the rows of a validation text.
 
-    loss = -log p(target)                                       or, with `lam`, of the mixture with the LM:
-    loss = -log( (1-λ) p_LM(target) + λ p(target) )             the paper's interpolated loss
+    hard     loss = -log p(target)
+    mixed    loss = -log( (1-λ) p_LM(target) + λ p(target) )              the paper's interpolated loss
+    soft     loss = (1-s) · hard - s · Σ_w q(w) log p(w)                  q: what the neighbours said (soft.py)
 
-The LM is not run: its states, and for the mixture its log p, are in the store already. Knows nothing of results.
+The LM is not run: its states, and for the mixture its log p, are there already. Knows nothing of results.
 """
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from knnlm.components.embeddings import Embeddings
-from knnlm.components.network import Network
-from knnlm.components.softmaxes import Softmaxes
+from knnlm.components.saved import Component
 from knnlm.errors import KnnlmError
 from knnlm.files import fingerprint
 from knnlm.learning.fit import Fit, Fitted, fit
-from knnlm.learning.rows import Batch, RowBatches
-from knnlm.learning.substitutes import Substitute, begin
-from knnlm.mixture import mix
+from knnlm.learning.rows import Batch, RowBatches, in_memory
+from knnlm.mixture import fit_lambda, mix
 from knnlm.states.store import Store
+from knnlm.states.table import Column
 
 BATCH = 1024
 HOW = Fit(lr=1e-3, epochs=8, looks=2, patience=3)
 
 
+class Learnable(Protocol):
+    """A torch module that is a component at every moment (substitutes.py)."""
+
+    def component(self) -> Component:
+        """As it is now."""
+        ...
+
+    def requires_grad_(self, requires_grad: bool = True) -> Any:
+        """Whether it can still be learned."""
+        ...
+
+
 class Learned(NamedTuple):
     """A learned component and how its learning went."""
 
-    component: Embeddings | Softmaxes | Network
+    component: Component
     fitted: Fitted
 
 
+class Mixed(NamedTuple):
+    """Learn to be mixed: λ, and log p_LM of the stored targets."""
+
+    lam: float
+    lm: NDArray[np.floating]
+
+
+class Soft(NamedTuple):
+    """Learn from what neighbours said: its share s of the loss, the words of every row and their probabilities."""
+
+    share: float
+    words: Column
+    shares: Column
+
+
 def learn(
-    what: Substitute,
-    w_sm: torch.Tensor,
+    module: Learnable,
     store: Store,
     valid: Store,
     out: Path,
     how: Fit = HOW,
     *,
     seed: int = 0,
-    counts: NDArray[np.integer] | None = None,
-    lam: float | None = None,
+    aim: Mixed | Soft | None = None,
+    stop_mixed: bool = False,
+    about: Mapping[str, Any],
     progress: bool = False,
 ) -> Learned:
-    """Fit the substitute to `store`, stopped by `valid`; found again in `out` if it was fitted before."""
-    more = {}
-    if lam is not None:
-        if not 0 < lam < 1:
-            raise KnnlmError(f"lambda {lam} of the interpolated loss is out of range: choose between 0 and 1")
-        more["lm"] = store.lm_logprob
-    module: Any = begin(what, w_sm, counts, seed)
-    columns = [store.key(key) for key in what.keys]
-    batches = RowBatches(columns, store.targets, min(BATCH, store.rows), seed, more=more)
-    states = states_of(valid, what.keys)
+    """Fit the module to `store`, stopped by `valid`; found again in `out` if it was fitted before.
 
-    def loss(batch: Batch) -> torch.Tensor:
-        losses: torch.Tensor = module.component().target_losses(batch.states, batch.targets)
-        if lam is not None:
-            losses = -torch.logaddexp(batch.more["lm"] + math.log1p(-lam), math.log(lam) - losses)
-        return losses.mean()
+    Validation looks at what is minimised, or with `stop_mixed` at the best mixture with the LM, which is finite also
+    where the component alone holds a word impossible. `about` says how the module began and what the aim was made of,
+    so that nothing else is taken for it.
+    """
+    keys = module.component().keys
+    columns = [store.key(key) for key in keys]
+    batch = min(BATCH, store.rows)
+    batches = RowBatches(columns, store.targets, batch, seed, more=_more(aim))
+    states = states_of(valid, keys)
+    of = _objective(aim)
 
     def validate() -> float:
         found = module.component().target_logprobs(states, valid.targets)
-        return -float(np.mean(found if lam is None else mix(valid.lm_logprob, found, lam)))
+        lm = valid.lm_logprob if stop_mixed or isinstance(aim, Mixed) else found
+        lam = fit_lambda(lm, found) if stop_mixed else aim.lam if isinstance(aim, Mixed) else 1.0
+        return -float(np.mean(mix(lm, found, lam)))
 
     recipe = fingerprint({
-        "store": store.fingerprint, "valid": valid.fingerprint, "what": asdict(what), "how": asdict(how), "seed": seed,
-        "batch": BATCH, "counts": None if counts is None else counts.tolist(), "lam": lam,
+        "store": store.fingerprint, "valid": valid.fingerprint, "about": dict(about), "how": asdict(how), "seed": seed,
+        "batch": batch, "aim": None if aim is None else [type(aim).__name__, aim[0]], "stop_mixed": stop_mixed,
     })  # fmt: skip
-    fitted = fit(module, batches, loss, validate, how, out, recipe, progress)
-    detached = module.requires_grad_(False).component()
-    return Learned(detached, fitted)
+    fitted = fit(module, batches, lambda b: of(module.component(), b), validate, how, out, recipe, progress)  # type: ignore[arg-type]
+    module.requires_grad_(False)
+    return Learned(module.component(), fitted)
 
 
 def states_of(queries: Store, keys: tuple[str, ...]) -> NDArray[np.float16]:
     """The states that a component reads, one after the other, in memory."""
     found: NDArray[np.float16] = np.concatenate([queries.key(key).all() for key in keys], axis=1)
     return found
+
+
+def _more(aim: Mixed | Soft | None) -> dict[str, Column]:
+    """What batches must carry for a loss, after checking its numbers."""
+    if isinstance(aim, Mixed):
+        if not 0 < aim.lam < 1:
+            raise KnnlmError(f"lambda {aim.lam} of the interpolated loss is out of range: choose between 0 and 1")
+        return {"lm": in_memory(np.asarray(aim.lm, np.float32))}
+    if isinstance(aim, Soft):
+        if not 0 < aim.share <= 1:
+            raise KnnlmError(f"share {aim.share} of the neighbours in the loss is out of range: choose above 0 to 1")
+        return {"words": aim.words, "shares": aim.shares}
+    return {}
+
+
+def _objective(aim: Mixed | Soft | None) -> Callable[[Component, Batch], torch.Tensor]:
+    def hard(component: Component, batch: Batch) -> torch.Tensor:
+        return component.target_losses(batch.states, batch.targets).mean()
+
+    def mixed(component: Component, batch: Batch) -> torch.Tensor:
+        assert isinstance(aim, Mixed)
+        losses = component.target_losses(batch.states, batch.targets)
+        return -torch.logaddexp(batch.more["lm"] + math.log1p(-aim.lam), math.log(aim.lam) - losses).mean()
+
+    def soft(component: Component, batch: Batch) -> torch.Tensor:
+        assert isinstance(aim, Soft)
+        logs = component.logprobs(batch.states)
+        said = logs.gather(1, batch.more["words"].long())
+        of_neighbours = -(batch.more["shares"].float() * said).sum(1).mean()
+        return (1 - aim.share) * -logs.gather(1, batch.targets[:, None]).mean() + aim.share * of_neighbours
+
+    return mixed if isinstance(aim, Mixed) else soft if isinstance(aim, Soft) else hard

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from knnlm.errors import UsageError
-from knnlm.states.table import Column
+from knnlm.states.table import Column, ColumnType
 
 BLOCK_ROWS = 1 << 10
 BUFFER_ROWS = 1 << 18
@@ -37,10 +37,10 @@ class RowBatches:
         batch: int,
         seed: int,
         *,
-        more: Mapping[str, NDArray[Any]] | None = None,
+        more: Mapping[str, Column] | None = None,
         buffer_rows: int = BUFFER_ROWS,
     ) -> None:
-        """`more` are narrow columns in memory that a loss needs beside states and targets."""
+        """`more` are columns that a loss needs beside states and targets."""
         self.rows = len(targets)
         if self.rows < batch:
             raise UsageError(f"{self.rows:,} rows are fewer than one batch of {batch:,}: give a larger store")
@@ -78,7 +78,12 @@ class RowBatches:
             ids = np.concatenate([np.arange(b * BLOCK_ROWS, min((b + 1) * BLOCK_ROWS, self.rows)) for b in mine])
             np.random.default_rng([self.seed, epoch, group + 1]).shuffle(ids)
             states = np.concatenate([column.gather(ids) for column in self.states], axis=1)  # as stored: half of fp32
-            more = {name: torch.from_numpy(values[ids]) for name, values in self.more.items()}
+            more = {name: torch.from_numpy(column.gather(ids)) for name, column in self.more.items()}
             targets = torch.from_numpy(self.targets[ids].astype(np.int64))
             self._held = ((epoch, group), Batch(torch.from_numpy(states), targets, more))
         return self._held[1]
+
+
+def in_memory(values: NDArray[Any]) -> Column:
+    """An array as a column."""
+    return Column([values], ColumnType(values.dtype.str, values.shape[1] if values.ndim > 1 else 0))

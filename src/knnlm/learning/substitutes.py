@@ -5,6 +5,7 @@
 | `embeddings` | n rows a word, or as many as words deserve        | W_sm for each, a little noise where n > 1       |
 | `softmaxes`  | R views of the state over one output embedding    | W_sm behind views that change nothing, and noise |
 | `network`    | a small network over att and ffn together         | the LM itself                                   |
+| `clusters`   | centroids of the store's rows and what they weigh  | k-means of the store (clustering.py)            |
 
 Each is a torch module whose `component()` is the component that it is so far. Knows nothing of rows, stores or loops.
 """
@@ -17,20 +18,21 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from knnlm.components.clusters import Clusters
 from knnlm.components.embeddings import Embeddings
 from knnlm.components.network import Network
 from knnlm.components.softmaxes import Softmaxes
 from knnlm.errors import UsageError, unknown
 from knnlm.similarity import Metric
 
-Kind = Literal["embeddings", "softmaxes", "network"]
-MOST_ROWS, MOST_VIEWS = 64, 16
+Kind = Literal["embeddings", "softmaxes", "network", "clusters"]
+_MOST: dict[Kind, int] = {"embeddings": 64, "softmaxes": 16, "network": 1 << 16, "clusters": 1 << 24}
 _NOISE = 0.02  # of the spread of W_sm: enough to tell equal rows apart
 
 
 @dataclass(frozen=True, kw_only=True)
 class Substitute:
-    """What is learned. `size` is n, R or the inner width, as the kind has it."""
+    """What is learned. `size` is n, R, the inner width or the number of clusters, as the kind has it."""
 
     kind: Kind = "embeddings"
     keys: tuple[str, ...] = ("att",)
@@ -40,17 +42,28 @@ class Substitute:
     """Whether a mixture of softmaxes or a network may change its copy of W_sm."""
 
     def __post_init__(self) -> None:
-        limits = {"embeddings": MOST_ROWS, "softmaxes": MOST_VIEWS, "network": 1 << 16}
-        if self.kind not in limits:
-            raise unknown("kind of substitute", self.kind, limits)
-        if not 1 <= self.size <= limits[self.kind]:
-            raise UsageError(f"size {self.size} of {self.kind} is out of range: choose 1 to {limits[self.kind]}")
+        most = _MOST[checked_kind(self.kind)]
+        if not 1 <= self.size <= most:
+            raise UsageError(f"size {self.size} of {self.kind} is out of range: choose 1 to {most}")
         if self.kind != "network" and len(self.keys) != 1:
             raise UsageError(f"{self.kind} read one state: choose att or ffn")
 
 
-def begin(what: Substitute, w_sm: torch.Tensor, counts: NDArray[np.integer] | None, seed: int) -> torch.nn.Module:
-    """The module to learn. `counts` are the rows of each word where they are not all `size`."""
+def checked_kind(kind: str) -> Kind:
+    """A kind that exists."""
+    for known in _MOST:
+        if kind == known:
+            return known
+    raise unknown("kind of substitute", kind, _MOST)
+
+
+def begin(
+    what: Substitute, w_sm: torch.Tensor, counts: NDArray[np.integer] | None = None, seed: int = 0
+) -> "_Embeddings | _Softmaxes | _Network":
+    """The module to learn, from the LM's output embedding. `counts` are the rows of each word where they are not all
+    `size`."""
+    if what.kind == "clusters":
+        raise ValueError("clusters begin from a store: begin_clusters")
     generator = torch.Generator().manual_seed(seed)
     w_sm = w_sm.detach().float()
     if what.kind == "embeddings":
@@ -61,7 +74,12 @@ def begin(what: Substitute, w_sm: torch.Tensor, counts: NDArray[np.integer] | No
     return _Network(what, w_sm, generator)
 
 
-def rows_for_words(weights: Sequence[float] | NDArray[np.floating], total: int) -> NDArray[np.int64]:
+def begin_clusters(found: Clusters) -> "_Clusters":
+    """The module to learn from clusters: where their centroids are and what each weighs; M stays."""
+    return _Clusters(found)
+
+
+def rows_for_words(weights: Sequence[float] | NDArray[np.number], total: int) -> NDArray[np.int64]:
     """1 + ⌊log_b f⌋ rows for each word of weight f, b such that they come nearest to `total` from below.
 
     The paper's adaptive sizes: f is a word's frequency or its total training loss; words below 1 have one row.
@@ -94,7 +112,7 @@ class _Embeddings(torch.nn.Module):
         self.weight = torch.nn.Parameter(weight + several * _noise(weight, w_sm, generator))
 
     def component(self) -> Embeddings:
-        return Embeddings(self.what.keys[0], self.weight, self.counts, self.what.metric, 1.0)
+        return Embeddings(self.what.keys, self.weight, self.counts, self.what.metric, 1.0)
 
 
 class _Softmaxes(torch.nn.Module):
@@ -109,7 +127,7 @@ class _Softmaxes(torch.nn.Module):
         self.gate_bias = torch.nn.Parameter(torch.zeros(what.size))
 
     def component(self) -> Softmaxes:
-        return Softmaxes(self.what.keys[0], self.embedding, self.views, self.view_bias, self.gate, self.gate_bias)
+        return Softmaxes(self.what.keys, self.embedding, self.views, self.view_bias, self.gate, self.gate_bias)
 
 
 class _Network(torch.nn.Module):
@@ -126,6 +144,17 @@ class _Network(torch.nn.Module):
 
     def component(self) -> Network:
         return Network(self.what.keys, self.embedding, self.direct, self.inner, self.inner_bias, self.outer)
+
+
+class _Clusters(torch.nn.Module):
+    def __init__(self, found: Clusters) -> None:
+        super().__init__()
+        self.found = found
+        self.centroids = torch.nn.Parameter(found.centroids.clone())
+        self.bias = torch.nn.Parameter(found.bias.clone())
+
+    def component(self) -> Clusters:
+        return self.found._replace(centroids=self.centroids, bias=self.bias)
 
 
 def _noise(like: torch.Tensor, w_sm: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

@@ -17,6 +17,8 @@ class Published(NamedTuple):
     base: float | None
     cells: Mapping[str, float]
     arm: Mapping[str, str]
+    fields: Mapping[str, Any]
+    """The row as it is in the file."""
 
     @property
     def change(self) -> float:
@@ -38,8 +40,13 @@ def printed(label: str, **arm: str) -> Published | None:
     return next((row for row in published()[label] if dict(row.arm) == arm), None)
 
 
+def printed_row(label: str, **fields: object) -> Published:
+    """The first row of a table with these fields."""
+    return next(row for row in published()[label] if all(row.fields.get(k) == v for k, v in fields.items()))
+
+
 def _row(label: str, table: Mapping[str, Any], row: Mapping[str, Any]) -> Published:
     cells = {name: float(value) for name, value in row.items() if isinstance(value, int | float)}
     where = str(row.get("where", table["where"]))
     base = row.get("base", table.get("base"))
-    return Published(label, where, str(row["name"]), base, cells, row.get("arm", {}))
+    return Published(label, where, str(row["name"]), base, cells, row.get("arm", {}), row)

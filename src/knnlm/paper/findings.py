@@ -4,17 +4,18 @@ A claim is a weighted sum of log-likelihoods of rows, Δ = Σ c·log p. Its effe
 of perplexity per word that Δ stands for: S(att) - S(ffn) gives ppl(ffn)/ppl(att) - 1, above zero where att is better.
 Per word, because the paper's are, and because words cut into more pieces have smaller changes for each piece.
 
-    does not hold    "more": the interval lies below the margin.   "same": it lies outside ± margin.
-    holds            "more": else, where it lies above zero.       "same": it lies within ± margin.
-    undecided        the interval allows both, or the seeds of the LM disagree about the sign.
+                     "more"                                   "same"                  "no more"
+    does not hold    the interval lies below the margin       outside ± margin        else, where it lies above zero
+    holds            else, where it lies above zero           within ± margin         below the margin
+    undecided        the interval allows both, or the seeds disagree about the sign.
     no question      another claim, on which this one stands (`given`), does not hold.
 
-The interval is a paired bootstrap over documents. Where a claim was measured for several seeds of the LM, each
-document's Δ is averaged over them first, and the effect of every seed is shown; what varies from LM to LM, from index
-to index and from draw to draw is not in the interval. Knows records only.
+The interval is a paired bootstrap over documents. Where a claim was measured for several seeds, of the LM or of what is
+learned from it, each document's Δ is averaged over them first, and the effect of every seed is shown; what varies from
+LM to LM, from index to index and from draw to draw is not in the interval. Knows records only.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
@@ -23,10 +24,11 @@ from numpy.typing import NDArray
 
 from knnlm.errors import KnnlmError
 from knnlm.metrics import bootstrap_means
-from knnlm.paper.rows import Arm
+from knnlm.paper.rows import Arm, Combined, Learned
 
 Records = Mapping[str, Mapping[str, Any]]
 Verdict = Literal["holds", "does not hold", "undecided", "no question", "not measured"]
+Predictor = Arm | Learned | Combined
 MARGIN = 0.005
 
 
@@ -34,7 +36,7 @@ class Term(NamedTuple):
     """`weight` × log-likelihood of `arm` as its record's `field` says: base, calibrated, tau_1, tuned, …"""
 
     weight: float
-    arm: Arm
+    arm: Predictor
     field: str
 
 
@@ -49,7 +51,7 @@ class Claim:
     terms: tuple[Term, ...]
     paper: float | None = None
     """The paper's own effect, where it prints one."""
-    sense: Literal["more", "same"] = "more"
+    sense: Literal["more", "same", "no more"] = "more"
     margin: float = MARGIN
     """An effect smaller than this does not count; where the paper's own is small, half of that."""
     given: tuple[Term, ...] = ()
@@ -71,23 +73,29 @@ class Finding(NamedTuple):
     verdict: Verdict
 
 
-def better(a: Arm, b: Arm, field: str, other: str | None = None) -> tuple[Term, ...]:
+def better(a: Predictor, b: Predictor, field: str, other: str | None = None) -> tuple[Term, ...]:
     """How much lower a's perplexity is than b's, as a share of a's."""
     return (Term(1.0, a, field), Term(-1.0, b, other or field))
 
 
-def gain(arm: Arm, field: str, base: str = "base") -> tuple[Term, ...]:
+def gain(arm: Predictor, field: str, base: str = "base") -> tuple[Term, ...]:
     """How much lower the arm's perplexity is than its own LM's."""
     return (Term(1.0, arm, field), Term(-1.0, arm, base))
 
 
 def less(terms: Sequence[Term]) -> tuple[Term, ...]:
     """The opposite: `gain(a) + less(gain(b))` is how much larger a's gain is."""
-    return tuple(t._replace(weight=-t.weight) for t in terms)
+    return times(-1.0, terms)
+
+
+def times(factor: float, terms: Sequence[Term]) -> tuple[Term, ...]:
+    """`gain(a) + times(-0.9, gain(b))` is how far a's gain is beyond 90 % of b's."""
+    return tuple(t._replace(weight=factor * t.weight) for t in terms)
 
 
 def check(claim: Claim, records: Records, seeds: Sequence[str]) -> Finding:
-    """The verdict on a claim; terms on "main" are taken for every seed of it that was measured."""
+    """The verdict on a claim; terms on "main" are taken for every seed of it that was measured, `seeds` of the LM or,
+    where something learned is compared, every seed of that."""
     found = _effects(claim.terms, records, seeds)
     if found is None:
         return Finding(claim, np.nan, np.nan, np.nan, (), "not measured")
@@ -106,6 +114,8 @@ def verdict(claim: Claim, low: float, high: float) -> Verdict:
         inside = -claim.margin < low and high < claim.margin
         outside = low > claim.margin or high < -claim.margin
         return "holds" if inside else "does not hold" if outside else "undecided"
+    if claim.sense == "no more":
+        return "holds" if high < claim.margin else "does not hold" if low > 0 else "undecided"
     return "does not hold" if high < claim.margin else "holds" if low > 0 else "undecided"
 
 
@@ -117,8 +127,7 @@ class _Effects(NamedTuple):
 
 
 def _effects(terms: Sequence[Term], records: Records, seeds: Sequence[str]) -> _Effects | None:
-    lms = seeds if all(t.arm.lm == "main" for t in terms) else ("main",)
-    found = [d for lm in lms if (d := _delta([_of(t, lm) for t in terms], records)) is not None]
+    found = [d for chosen in _each_seed(terms, records, seeds) if (d := _delta(chosen, records)) is not None]
     if not found:
         return None
     words = found[0].words
@@ -134,13 +143,36 @@ class _Delta(NamedTuple):
     words: NDArray[np.float64]
 
 
-def _of(term: Term, lm: str) -> Term:
-    return term._replace(arm=replace(term.arm, lm=lm)) if term.arm.lm == "main" else term
+def _each_seed(terms: Sequence[Term], records: Records, seeds: Sequence[str]) -> Iterator[list[Term]]:
+    """The same terms for every seed of the LM, or, where something learned is among them, of what is learned."""
+    if all(isinstance(t.arm, Arm) and t.arm.lm == "main" for t in terms):
+        yield from ([t._replace(arm=_of_lm(t.arm, lm)) for t in terms] for lm in seeds)
+        return
+    seed, before = 0, None
+    while True:
+        chosen = [t._replace(arm=with_seed(t.arm, seed)) for t in terms]
+        if chosen == before or (seed and any(t.arm.name not in records for t in chosen)):
+            return
+        yield chosen
+        seed, before = seed + 1, chosen
+
+
+def _of_lm(arm: Predictor, lm: str) -> Predictor:
+    assert isinstance(arm, Arm)
+    return replace(arm, lm=lm)
+
+
+def with_seed(row: Predictor, seed: int) -> Predictor:
+    """The same, learned from another start; what is retrieved has no seed of its own."""
+    if isinstance(row, Learned):
+        return replace(row, seed=seed)
+    return replace(row, parts=tuple(replace(p, seed=seed) for p in row.parts)) if isinstance(row, Combined) else row
 
 
 def _delta(terms: Sequence[Term], records: Records) -> _Delta | None:
-    """None where a row is missing. Rows of different texts are never compared."""
-    if any(t.arm.name not in records for t in terms):
+    """None where a row, or a number of it (a perplexity that is infinite), is missing. Rows of different texts are
+    never compared."""
+    if any(t.field not in records.get(t.arm.name, {}).get("results", {}).get("documents", {}) for t in terms):
         return None
     results = [records[t.arm.name]["results"] for t in terms]
     tokens = np.asarray(results[0]["documents"]["tokens"], np.float64)

@@ -8,16 +8,20 @@ as much faster as its matrix products are (`speed`).
 
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from knnlm.learning.learn import HOW
+from knnlm.learning.clustering import POINTS, ROUNDS
+from knnlm.learning.soft import KEPT
+from knnlm.paper.apprentice import first_of_family
 from knnlm.paper.derive import zero_rows
-from knnlm.paper.rows import Learned, Row, Temperatures
+from knnlm.paper.recipes.baselines import exactly, paper_arm
+from knnlm.paper.rows import Combined, Learned, Row, Temperatures
 from knnlm.paper.runner import most_neighbours
 from knnlm.paper.scales import Scale
-from knnlm.paper.workshop import Search
+from knnlm.paper.workshop import Search, search_of
 from knnlm.search.factory import default_factory
 
 # Operations of a matrix product in the time that one operation of this work takes.
@@ -64,7 +68,7 @@ def plan(rows: Iterable[Row], scale: Scale, speed: float | None = None) -> Plan:
         if search.mask == "faiss":
             steps.append(_index(search, scale))
         steps.append(_search(search, k, scale))
-    steps += [_learning(row, scale) for row in chosen if isinstance(row, Learned)]
+    steps += _learning(chosen, scale)
     steps.append(_measuring(chosen, scale))
     timed = (s._replace(seconds=s.seconds / speed) for s in steps)
     return Plan(tuple(timed), len(chosen), speed)
@@ -170,10 +174,39 @@ def _factory_numbers(factory: str, width: int) -> tuple[int, int]:
     return lists, code
 
 
-def _learning(row: Learned, scale: Scale) -> Step:
+def _learning(rows: Iterable[Row], scale: Scale) -> list[Step]:
+    """Each substitute once, and once more for every other learning rate that is tried on the first of its family."""
+    wanted = dict.fromkeys(
+        part
+        for row in rows
+        for part in (row.parts if isinstance(row, Combined) else (row,))
+        if isinstance(part, Learned)
+    )
+    found = [_learned(row, scale, 1) for row in wanted]
+    others = len(scale.learning.rates) - 1
+    pilots = dict.fromkeys(first_of_family(row, scale) for row in wanted if row.fitted) if others else {}
+    found += [_learned(row, scale, others)._replace(what=f"{row.name}: {others} other rates") for row in pilots]
+    for lm in dict.fromkeys(row.lm for row in wanted if row.soft):
+        arm = replace(exactly(paper_arm(scale, lm[0])), step=lm[1])
+        teacher = _search(search_of(arm), arm.k, scale)
+        times = scale.sizes.train / (scale.sizes.valid + scale.sizes.test)
+        found.append(Step("search", f"{lm[0]}: neighbours of all {scale.sizes.train:,} stored rows in other documents",
+                          teacher.seconds * times, scale.sizes.train * 6 * KEPT))  # fmt: skip
+    return found
+
+
+def _learned(row: Learned, scale: Scale, times: int) -> Step:
     _, embedding = _parameters(scale, row.of)
-    work = _SLOWER["train"] * 4 * embedding * scale.sizes.train * HOW.epochs
-    return Step("learn", f"{row.of} {row.state}: one row a word, up to {HOW.epochs} epochs", work, 16 * embedding)
+    width = scale.shape(row.of).width
+    inside = 3 * row.size * width + 2 * width**2 if row.kind == "network" else 0
+    numbers = inside + embedding * (1 if row.kind == "network" else row.size)
+    rows = scale.sizes.train
+    if row.kind == "clusters" and not row.fitted:
+        looked = min(rows, POINTS * row.size * scale.shape(row.of).vocab_size)
+        work = _SLOWER["kmeans"] * 2 * numbers * (ROUNDS * looked + rows)
+    else:
+        work = _SLOWER["train"] * 4 * numbers * rows * scale.learning.epochs
+    return Step("learn", row.name, times * work, times * 16 * numbers)
 
 
 def _measuring(rows: Iterable[Row], scale: Scale) -> Step:

@@ -9,13 +9,15 @@ each arm is measured at τ = 1, as the paper's code fixes it, at the best τ of 
 """
 
 from dataclasses import dataclass, fields
-from typing import Literal
+from typing import Any, Literal
 
+from knnlm.learning.substitutes import Kind
 from knnlm.similarity import Metric
 
 State = Literal["att", "ffn", "ffn-normed", "att-raw", "att-earlier"]
 Mask = Literal["exact", "faiss"]
 Scoring = Literal["real", "faiss", "half", "flipped"]
+Sizing = Literal["equal", "frequency", "loss"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,12 +55,7 @@ class Arm:
     def name(self) -> str:
         """What the arm is, for people and file names: the choices every arm has, then what is unusual about it."""
         always = ("lm", "state", "metric", "mask", "score")
-        parts = [str(getattr(self, name)) for name in always]
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name not in always and value != field.default:
-                parts.append(f"{field.name}-{_plain(value)}")
-        return "_".join(parts)
+        return "_".join([*(str(getattr(self, name)) for name in always), *_unusual(self, always)])
 
 
 @dataclass(frozen=True)
@@ -130,18 +127,32 @@ class Words:
         return (self.exact.lm, self.exact.step)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Learned:
-    """A second softmax over a state, learned from the rows of the store, in the place of the neighbours."""
+    """Something learned from the rows of the store in the place of the neighbours (learning/substitutes.py)."""
 
-    of: str
+    of: str = "main"
     step: int | None = None
-    state: Literal["att", "ffn"] = "att"
+    state: Literal["att", "ffn", "both"] = "att"
+    kind: Kind = "embeddings"
+    size: int = 1
+    """n embeddings a word, R softmaxes, the inner width of a network; of clusters, how many for each word."""
+    metric: Metric = "ip"
+    sizing: Sizing = "equal"
+    """Which words have how many of the nV embeddings."""
+    own_embedding: bool = True
+    fitted: bool = True
+    """Whether clusters are learned further after k-means."""
+    lam: float | None = None
+    """λ of the interpolated loss; None is plain cross-entropy."""
+    soft: float = 0.0
+    """Share of the loss that neighbours in other documents teach."""
+    seed: int = 0
 
     @property
     def name(self) -> str:
-        """Of the LM and the state."""
-        return f"{self.of}_{self.state}_learned" + (f"_step-{self.step}" if self.step is not None else "")
+        """The LM and the state, and what is unusual."""
+        return "_".join([self.of, self.state, "learned", *_unusual(self, ("of", "state"))])
 
     @property
     def arms(self) -> tuple[Arm, ...]:
@@ -153,8 +164,38 @@ class Learned:
         """The base LM, and the update at which it was kept."""
         return (self.of, self.step)
 
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The states that it reads."""
+        return ("att", "ffn") if self.state == "both" else (self.state,)
 
-Row = Evaluate | Temperatures | Counts | Words | Learned
+
+@dataclass(frozen=True)
+class Combined:
+    """Several substitutes, and perhaps neighbours, mixed with one LM, all weights fitted together."""
+
+    parts: tuple[Learned, ...]
+    neighbours: Arm | None = None
+
+    @property
+    def name(self) -> str:
+        """Of all parts."""
+        names = [part.name.removeprefix(f"{self.parts[0].of}_").replace("_learned", "") for part in self.parts]
+        also = [] if self.neighbours is None else ["neighbours"]
+        return "+".join([f"{self.parts[0].of}_combined_{names[0]}", *names[1:], *also])
+
+    @property
+    def arms(self) -> tuple[Arm, ...]:
+        """What must be retrieved."""
+        return () if self.neighbours is None else (self.neighbours,)
+
+    @property
+    def lm(self) -> tuple[str, int | None]:
+        """The base LM, and the update at which it was kept."""
+        return self.parts[0].lm
+
+
+Row = Evaluate | Temperatures | Counts | Words | Learned | Combined
 
 
 @dataclass(frozen=True)
@@ -166,6 +207,12 @@ class Recipe:
     labels: tuple[str, ...]
     """The paper's \\label of each table or figure that this covers; none where the paper has no such experiment."""
     rows: tuple[Row, ...]
+
+
+def _unusual(row: Any, always: tuple[str, ...]) -> list[str]:
+    """Fields that are not as usual, as `field-value`."""
+    found = [(field, getattr(row, field.name)) for field in fields(row) if field.name not in always]
+    return [f"{field.name}-{_plain(value)}" for field, value in found if value != field.default]
 
 
 def _plain(value: object) -> str:

@@ -53,6 +53,31 @@ class Sizes(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Learning:
+    """The points of the sweeps over what can be learned in the place of the store."""
+
+    sizes: tuple[int, ...]
+    """n: embeddings for each word, in order."""
+    seeds: int
+    """How often each is learned from another start."""
+    rates: tuple[float, ...]
+    """Learning rates, of which the best on validation is used."""
+    epochs: int
+    adaptive: int
+    """n of the sizes that follow frequency or loss, and of the larger of the two interpolated losses."""
+    views: tuple[int, ...]
+    """R: softmaxes of a mixture."""
+    clusters: tuple[int, ...]
+    """Centroids for each word."""
+    networks: tuple[int, ...]
+    """Inner widths of a network over att and ffn."""
+    soft: tuple[float, ...]
+    """Shares of the loss that neighbours teach."""
+    lam: float = 0.25
+    """λ of the interpolated loss."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Scale:
     """Everything that differs between a test of seconds and the paper's own setting."""
 
@@ -85,6 +110,7 @@ class Scale:
     """(factory, nprobe) pairs: which approximation does what."""
     components: tuple[int, ...]
     """Principal components to reduce states to."""
+    learning: Learning
     factory: str | None = None
     """The index of the paper's arm; None is the default for the number of rows, the paper's where that is large."""
     others: tuple[OtherLM, ...] = ()
@@ -130,6 +156,10 @@ SMOKE_SCALE = Scale(
     widths=("width-16", "main"), checkpoints=(("main", 20), ("no-dropout", 40)), k=64, ks=(1, 8, 64),
     fractions=(0.25, 1.0), draws=2, small=0.25, zeros=(0.26,), factories=(("IVF32,Flat", 4), ("PQ8x4np", 1)),
     components=(16,), factory="IVF32,PQ8x4np", least=3,
+    learning=Learning(
+        sizes=(1, 2), seeds=2, rates=(1e-2, 3e-2), epochs=1, adaptive=2, views=(2,), clusters=(1,), networks=(8,),
+        soft=(0.5,),
+    ),
 )  # fmt: skip
 DEMO_SCALE = Scale(
     name="demo", text="embedded", documents=None, train_characters=10_000, eval_characters=2_000, eval_rows=None,
@@ -137,6 +167,10 @@ DEMO_SCALE = Scale(
     widths=("width-32", "width-64", "main"), checkpoints=(("main", 100), ("no-dropout", 400)), k=1024,
     ks=(1, 4, 16, 64, 256, 1024, 4096), fractions=(0.05, 0.25, 0.5, 1.0), draws=2, small=0.05, zeros=(0.26,),
     factories=(("IVF512,Flat", 1), ("IVF512,Flat", 32), ("IVF512,PQ8np", 512)), components=(64,),
+    learning=Learning(
+        sizes=(1, 2, 3), seeds=2, rates=(3e-4, 1e-3, 3e-3), epochs=4, adaptive=3, views=(2,), clusters=(2,),
+        networks=(256,), soft=(0.5,),
+    ),
 )  # fmt: skip
 LAPTOP_SCALE = Scale(
     name="laptop", text="wikitext-2", documents=60, train_characters=None, eval_characters=6_000, eval_rows=10_000,
@@ -154,6 +188,10 @@ LAPTOP_SCALE = Scale(
         *(("IVF512,PQ64np", nprobe) for nprobe in (1, 4, 16)),
     ),
     components=(128, 64),
+    learning=Learning(
+        sizes=(1, 2, 3, 5, 9), seeds=3, rates=(1e-4, 3e-4, 1e-3), epochs=4, adaptive=3, views=(2, 3),
+        clusters=(2, 3, 6), networks=(256, 1024), soft=(0.5, 1.0),
+    ),
 )  # fmt: skip
 # Appendix A's models, fine-tuned on WikiText-103 as its numbers are (F3).
 _GPT2 = tuple(
@@ -173,6 +211,10 @@ PAPER_SCALE = Scale(
     k=1024, ks=(1, 4, 16, 64, 256, 1024, 4096), fractions=(0.05, *_TENTHS, 1.0), draws=1, small=0.05,
     zeros=(0.05, 0.26, 0.5), factories=(("IVF4096,PQ64np", 8), ("IVF4096,PQ64np", 1024), ("IVF4096,PQ32np", 32)),
     components=(512,), others=_GPT2,
+    learning=Learning(
+        sizes=tuple(range(1, 10)), seeds=3, rates=(1e-4, 3e-4, 1e-3), epochs=4, adaptive=3, views=(2, 3, 4, 5),
+        clusters=(2, 3), networks=(1024, 4096), soft=(0.5, 1.0),
+    ),
 )  # fmt: skip
 
 SCALES = {s.name: s for s in (SMOKE_SCALE, DEMO_SCALE, LAPTOP_SCALE, PAPER_SCALE)}

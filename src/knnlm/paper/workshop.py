@@ -3,7 +3,7 @@
     WORK/lm/<name>                 a base LM, with the checkpoints its preset keeps
     WORK/states/<lm>[@step]/…      store, valid, test: what that LM saw
     WORK/derived/…                 parts of stores, zero rows, normalised or reduced states
-    WORK/learned/…                 what was learned from a store
+    WORK/learned/…                 what was learned from a store (apprentice.py)
 
 Everything is opened if it is there and continued if it was interrupted. Knows arms; knows nothing of recipes, τ or λ.
 """
@@ -23,7 +23,7 @@ from knnlm.lm.train import CHECKPOINTS, RECORD, train
 from knnlm.paper import scores
 from knnlm.paper.derive import derive, normalized, principal_components, subsample, zero_rows
 from knnlm.paper.other_states import other_state
-from knnlm.paper.rows import Arm, Learned
+from knnlm.paper.rows import Arm
 from knnlm.paper.scales import Scale, Texts
 from knnlm.search.cache import cached_neighbors
 from knnlm.search.exact import exact_search
@@ -191,10 +191,6 @@ class Workshop:
             )
             self._index = (what, index)
         return self._index[1]
-
-    def learned(self, row: Learned) -> Path:
-        """Where what a row learns is kept."""
-        return self.folder / "learned" / row.name
 
     def _states(self, arm: Arm) -> Material:
         """What the arm's LM saw; att and ffn together, other states in a store of their own."""

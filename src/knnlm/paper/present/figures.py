@@ -47,7 +47,7 @@ def sizes(records: Records, scale: Scale, field: str) -> Figure:
     words = "one τ for all" if field == "shared" else "each point at its own τ"
     caption = f"Test perplexity against the share of the store that is used, {words}; bars span the random parts drawn."
     base = _base(records, paper_arm(scale))
-    return _plot(f"sizes-{field}", caption, lines, "share of the store, %", base=base)
+    return plot(f"sizes-{field}", caption, lines, "share of the store, %", base=base)
 
 
 def temperatures(records: Records, scale: Scale, fraction: float) -> Figure:
@@ -68,7 +68,7 @@ def temperatures(records: Records, scale: Scale, fraction: float) -> Figure:
     def mark(axes: Axes) -> None:
         axes.axvline(1.0, color=INK, linewidth=0.8, linestyle=(0, (1, 2)))
 
-    return _plot(name, caption, lines, "temperature τ", log=True, base=base, also=mark)
+    return plot(name, caption, lines, "temperature τ", log=True, base=base, also=mark)
 
 
 def neighbours(records: Records, rows: Sequence[Counts]) -> Figure:
@@ -82,7 +82,7 @@ def neighbours(records: Records, rows: Sequence[Counts]) -> Figure:
                 lines.append(Line(f"{setting(row.arm)}, {words}", [p["k"] for p in points],
                                   [p[field]["ppl"] for p in points]))  # fmt: skip
     base = next((records[r.name]["results"]["base"]["ppl"] for r in rows if r.name in records), None)
-    return _plot("neighbours", "Test perplexity against the number of neighbours k.", lines, "k", log=True, base=base)
+    return plot("neighbours", "Test perplexity against the number of neighbours k.", lines, "k", log=True, base=base)
 
 
 def approximations(records: Records, scale: Scale) -> Figure:
@@ -98,7 +98,7 @@ def approximations(records: Records, scale: Scale) -> Figure:
     exact = records.get(replace(paper_arm(scale), mask="exact", score="real").name)
     level = exact["results"]["tuned"]["ppl"] if exact is not None else None
     caption = "Test perplexity at the tuned τ against the recall of the mask; the dashed line is exact search."
-    return _plot("approximations", caption, lines, "share of the true neighbours found", base=level, word="exact")
+    return plot("approximations", caption, lines, "share of the true neighbours found", base=level, word="exact")
 
 
 def words(records: Records, row: Words, attribute: str) -> Figure | None:
@@ -136,7 +136,7 @@ def _base(records: Records, arm: Arm) -> float | None:
     return None if record is None else float(record["results"]["base"]["ppl"])
 
 
-def _plot(
+def plot(
     name: str,
     caption: str,
     lines: Sequence[Line],
@@ -146,8 +146,9 @@ def _plot(
     base: float | None = None,
     word: str = "LM alone",
     also: Callable[[Axes], None] | None = None,
+    levels: Sequence[float] = (),
 ) -> Figure:
-    """Lines with markers, and the level of the LM alone."""
+    """Lines with markers, and the level of the LM alone; `levels` must be in view too."""
 
     def draw(canvas: Canvas) -> None:
         axes = canvas.add_subplot()
@@ -155,7 +156,7 @@ def _plot(
             series(axes, place, line)
         if also is not None:
             also(axes)
-        values = [y for line in lines for y in line.y if math.isfinite(y)]
+        values = [*levels, *(y for line in lines for y in line.y if math.isfinite(y))]
         if base is not None:
             axes.axhline(base, color=INK, linewidth=1, linestyle=(0, (5, 3)))
             axes.annotate(word, xy=(1, base), xycoords=axes.get_yaxis_transform(), xytext=(-2, 2),

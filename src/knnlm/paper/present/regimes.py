@@ -1,28 +1,17 @@
 """When each reason holds: the main effects against training progress and against width, drawn from records."""
 
 import math
-from typing import NamedTuple
 
-import numpy as np
 from matplotlib.figure import Figure as Canvas
 
-from knnlm.metrics import bootstrap_means
 from knnlm.paper.findings import Claim, Records, Term, better, check, gain
 from knnlm.paper.present.content import Figure, Table, interval, number, percent
 from knnlm.paper.present.figures import Line, series
 from knnlm.paper.recipes.regimes import arms
 from knnlm.paper.rows import Learned
 from knnlm.paper.scales import Scale
+from knnlm.paper.shares import Effect, share_of_gain
 from knnlm.report.svg import INK, drawing
-
-
-class Effect(NamedTuple):
-    """One effect at one point, with its interval."""
-
-    value: float
-    low: float
-    high: float
-
 
 SHARE = "share recovered by a learned head"
 EFFECTS = ("gain of kNN", "gain over the calibrated LM", "att over ffn", "approximate over exact", SHARE)
@@ -39,20 +28,8 @@ def points(records: Records, scale: Scale) -> dict[tuple[str, int | None], dict[
         }  # fmt: skip
         if all(arm.name in records for arm in (index, exact, ffn)):
             found[lm, step] = {name: _effect(t, records) for name, t in terms.items()}
-            found[lm, step][SHARE] = _share(records, Learned(lm, step).name, exact.name)
+            found[lm, step][SHARE] = share_of_gain(records, [Learned(of=lm, step=step).name], exact.name)
     return found
-
-
-def _share(records: Records, learned: str, exact: str) -> Effect:
-    """Gain in log-likelihood of the learned head, as a share of the neighbours'."""
-    if learned not in records:
-        return Effect(math.nan, math.nan, math.nan)
-    head, knn = (records[name]["results"]["documents"] for name in (learned, exact))
-    tokens = np.asarray(knn["tokens"], np.float64)
-    gains = [np.subtract(d["tuned"], d["base"]) for d in (head, knn)]
-    shares = bootstrap_means(gains[0], tokens) / bootstrap_means(gains[1], tokens)  # the same draws in both
-    low, high = np.quantile(shares, [0.025, 0.975])
-    return Effect(float(gains[0].sum() / gains[1].sum()), float(low), float(high))
 
 
 def _effect(terms: tuple[Term, ...], records: Records) -> Effect:

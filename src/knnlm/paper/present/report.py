@@ -9,7 +9,8 @@ from knnlm.files import finite, write_bytes
 from knnlm.paper.claims import claims
 from knnlm.paper.doubts import audit, doubts
 from knnlm.paper.findings import Finding, Records, check
-from knnlm.paper.present import figures, regimes, tables, words
+from knnlm.paper.learned_claims import beyond_claims, learned_claims
+from knnlm.paper.present import figures, regimes, shares, substitutes, tables, words
 from knnlm.paper.present.content import Figure, Section, Table
 from knnlm.paper.present.markdown import markdown
 from knnlm.paper.present.page import page
@@ -52,15 +53,17 @@ class Report(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """Of the paper's claims, a sceptic's doubts and the audit."""
+    """Of the paper's claims, a sceptic's doubts and the audit; of the paper's claims about substitutes, and ours."""
 
     paper: list[Finding]
     sceptic: list[Finding]
     audit: list[Finding]
+    learned: list[Finding]
+    beyond: list[Finding]
 
     def all(self) -> list[Finding]:
         """In order."""
-        return [*self.paper, *self.sceptic, *self.audit]
+        return [*self.paper, *self.sceptic, *self.audit, *self.learned, *self.beyond]
 
 
 def write_report(folder: Path, scale: Scale) -> Report:
@@ -81,16 +84,17 @@ def render(records: Records, scale: Scale) -> dict[str, str]:
     """The text of every file of a report, by name."""
     sections = content(records, scale)
     drawn = {f"{FIGURES}/{p.name}.svg": p.svg for s in sections for p in s.parts if isinstance(p, Figure)}
-    title = f"Why do nearest-neighbour language models work? Retrieval, scale {scale.name}"
+    title = f"Why do nearest-neighbour language models work? Scale {scale.name}"
     return {MARKDOWN: markdown(title, sections, FIGURES), PAGE: page(title, sections), **drawn}
 
 
 def all_findings(records: Records, scale: Scale) -> Findings:
     """Every claim checked."""
-    paper, sceptic, audited = (
-        [check(c, records, scale.seeds) for c in make(scale)] for make in (claims, doubts, audit)
+    paper, sceptic, audited, learned, beyond = (
+        [check(c, records, scale.seeds) for c in make(scale)]
+        for make in (claims, doubts, audit, learned_claims, beyond_claims)
     )
-    return Findings([*paper, *word_findings(records, scale)], sceptic, audited)
+    return Findings([*paper, *word_findings(records, scale)], sceptic, audited, learned, beyond)
 
 
 def content(records: Records, scale: Scale) -> list[Section]:
@@ -109,9 +113,29 @@ def content(records: Records, scale: Scale) -> list[Section]:
         Section("When each reason holds", _regimes(records, scale)),
         Section("What a sceptic asks", _sceptic(records, scale, found)),
         Section("The audit: confounds in the paper's code", _audit(records, scale, found)),
+        *_substitutes(records, scale, found),
         Section("How it was made", _provenance(records, scale)),
     ]
     return [s._replace(parts=kept) for s in sections if (kept := [p for p in s.parts if not _empty(p)])]
+
+
+def _substitutes(records: Records, scale: Scale, found: Findings) -> list[Section]:
+    """What can be had without a search."""
+    drawn = [f for f in (shares.shares_figure(records, scale),) if f is not None]
+    curve = [f for f in (substitutes.capacity_figure(records, scale),) if f is not None]
+    return [
+        Section("Without a search: the paper's claims about substitutes",
+                [words.counts(found.learned), tables.findings_table(_measured(found.learned)), *drawn]
+                if _measured(found.learned) else []),
+        Section("Table 2: a second softmax", [substitutes.heads_table(records, scale)]),
+        Section("More embeddings for each word", [*curve, substitutes.capacity_table(records, scale)]),
+        Section("Embeddings for the words that need them", [substitutes.adaptive_table(records, scale)]),
+        Section("Mixtures of softmaxes", [substitutes.softmaxes_table(records, scale)]),
+        Section("Clusters, and learning to be mixed", [substitutes.others_table(records, scale)]),
+        Section("The best without a search",
+                [substitutes.beyond_table(records, scale), tables.findings_table(_measured(found.beyond))]),
+        Section("Learning rates", [substitutes.rates_table(records)]),
+    ]  # fmt: skip
 
 
 def _short(found: Findings) -> list[Part]:

@@ -3,7 +3,24 @@
 from collections.abc import Callable
 
 from knnlm.errors import unknown
-from knnlm.paper.recipes import audit, baselines, models, recompute, regimes, sceptic, sizes, temperature, words
+from knnlm.paper.recipes import (
+    adaptive,
+    audit,
+    baselines,
+    beyond,
+    capacity,
+    clusters,
+    interpolated,
+    models,
+    recompute,
+    regimes,
+    sceptic,
+    sizes,
+    softmaxes,
+    substitutes,
+    temperature,
+    words,
+)
 from knnlm.paper.rows import Recipe
 from knnlm.paper.scales import Scale
 
@@ -22,6 +39,13 @@ _ALL: tuple[Callable[[Scale], Recipe], ...] = (
     audit.sign,
     audit.precision,
     audit.norm,
+    substitutes.recipe,
+    capacity.recipe,
+    adaptive.recipe,
+    softmaxes.recipe,
+    clusters.recipe,
+    interpolated.recipe,
+    beyond.recipe,
 )
 
 

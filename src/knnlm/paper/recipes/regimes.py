@@ -26,5 +26,5 @@ def recipe(scale: Scale) -> Recipe:
     """All three arms and a learned head at every point."""
     rows: list[Row] = []
     for lm, step in points(scale):
-        rows += [*(Evaluate(arm) for arm in arms(scale, lm, step)), Learned(lm, step)]
+        rows += [*(Evaluate(arm) for arm in arms(scale, lm, step)), Learned(of=lm, step=step)]
     return Recipe("regimes", "When each reason holds", (), tuple(rows))

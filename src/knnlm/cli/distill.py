@@ -1,0 +1,58 @@
+"""knnlm distill"""
+
+from typing import Annotated
+
+import typer
+
+from knnlm.cli.options import Dataset, Device, Json, Model, StorePath, Texts, UseEmbedded, show
+
+
+def distill(
+    store: StorePath,
+    text: Texts = None,
+    dataset: Dataset = None,
+    embedded: UseEmbedded = False,
+    model: Model = None,
+    name: Annotated[
+        str, typer.Option("--name", help="What to call it; an older one of that name is replaced.")
+    ] = "head",
+    kind: Annotated[
+        str, typer.Option("--kind", help="embeddings, softmaxes, clusters, or network (which reads att and ffn).")
+    ] = "embeddings",
+    key: Annotated[str | None, typer.Option("--key", help="Which states it reads: att or ffn.")] = None,
+    size: Annotated[
+        int, typer.Option("--size", help="Embeddings a word, softmaxes, clusters, or inner width of a network.")
+    ] = 1,
+    metric: Annotated[str, typer.Option("--metric", help="ip or l2.")] = "ip",
+    taught: Annotated[
+        float, typer.Option("--taught", help="Share of the loss that neighbours in other documents teach, 0 to 1.")
+    ] = 0.0,
+    lr: Annotated[float, typer.Option("--lr", help="Learning rate.")] = 3e-4,
+    epochs: Annotated[int, typer.Option("--epochs", help="Passes over the store, at most.")] = 4,
+    seed: Annotated[int, typer.Option("--seed", help="Of where it begins and of the order of rows.")] = 0,
+    device: Device = None,
+    json: Json = False,
+) -> None:
+    """Learn a small component from the store's rows and keep it beside the store, to use in the place of the search.
+
+    It is stopped and mixed by a validation text: the one given, or the one that the store was tuned on.
+
+    Example: knnlm distill store --embedded
+    """
+    from knnlm import api
+    from knnlm.components.saved import kind_of
+
+    found = api.distill(
+        store, text or None, dataset=dataset, embedded=embedded, model=model, name=name, kind=kind, key=key, size=size,
+        metric=metric, taught=taught, lr=lr, epochs=epochs, seed=seed, device=device, progress=True,
+    )  # fmt: skip
+    about = found.about
+    states = " and ".join(found.component.keys)
+    lines = [
+        f"{name}: {kind_of(found.component)} on {states}, {found.component.multiplications:,} multiplications a token; "
+        f"λ {found.lam:.3f}, τ {found.component.tau:.4g}",
+        f"validation perplexity {about['base_ppl']:.2f} → {about['interp_ppl']:.2f} on {about['tokens']:,} tokens, "
+        f"without a search",
+        f"next: knnlm eval {store} {'--embedded' if embedded else '--text TEST'} --component {name}",
+    ]
+    show(json, {"name": name, "multiplications": found.component.multiplications, **about}, lines)

@@ -1,0 +1,163 @@
+"""Learns what rows ask for, once: substitutes fitted from a store, with their log p of both splits.
+
+The learning rate is chosen on validation once for each kind and state, on the main LM at the smallest size, and then
+used for every size, seed and LM: so a curve over sizes is of one recipe, which the paper's is not (F5). Knows nothing
+of λ or of results.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from knnlm.components.clusters import Clusters
+from knnlm.components.saved import Component
+from knnlm.errors import KnnlmError
+from knnlm.learning import learn as learning
+from knnlm.learning.clustering import cluster
+from knnlm.learning.fit import Fit, Fitted
+from knnlm.learning.learn import Mixed, Soft, states_of
+from knnlm.learning.soft import soft_targets
+from knnlm.learning.substitutes import Substitute, begin, begin_clusters, rows_for_words
+from knnlm.learning.temperature import at_best_tau
+from knnlm.paper.calibrated import tempered_logprobs
+from knnlm.paper.rows import Learned
+from knnlm.paper.scales import Scale
+from knnlm.paper.workshop import Workshop
+from knnlm.taps.head import output_embedding
+
+TeacherTau = Callable[[str, int | None], float]
+
+
+class Taught(NamedTuple):
+    """What was learned for a row: the component, how learning went (None: nothing was), at which rate, and how many
+    numbers it adds to the LM."""
+
+    component: Component
+    fitted: Fitted | None
+    rate: float | None
+    parameters: int
+
+
+class Apprentice:
+    """Learns in a workshop's folder. `teacher_tau` gives the τ at which an LM's neighbours teach."""
+
+    def __init__(self, workshop: Workshop, teacher_tau: TeacherTau) -> None:
+        self.workshop, self.teacher_tau = workshop, teacher_tau
+        self._rates: dict[Learned, float] = {}
+
+    def taught(self, row: Learned) -> Taught:
+        """The component of a row."""
+        if not row.fitted:
+            component = self._clusters(row)
+            return Taught(component, None, None, component.multiplications)
+        rate = self._rate(row)
+        found = self._fit(row, rate)
+        return Taught(found.component, found.fitted, rate, _parameters(row, found.component))
+
+    def pilots(self, row: Learned) -> dict[str, float]:
+        """Validation loss at each rate, of the row on which the rate was chosen."""
+        first = first_of_family(row, self.workshop.scale)
+        return {f"{rate:g}": self._fit(first, rate).fitted.valid_loss for rate in self._all_rates()}
+
+    def logprobs(self, row: Learned, component: Component, split: str) -> NDArray[np.float64]:
+        """log p of a split's targets."""
+        queries = self.workshop.plain(*row.lm).queries(split)
+        return component.target_logprobs(states_of(queries, component.keys), queries.targets)
+
+    def _all_rates(self) -> tuple[float, ...]:
+        return self.workshop.scale.learning.rates
+
+    def _rate(self, row: Learned) -> float:
+        first = first_of_family(row, self.workshop.scale)
+        if first not in self._rates:
+            rates = self._all_rates()
+            found = {r: self._fit(first, r).fitted.valid_loss for r in rates} if len(rates) > 1 else {rates[0]: 0.0}
+            self._rates[first] = min(found, key=lambda r: found[r])
+        return self._rates[first]
+
+    def _fit(self, row: Learned, rate: float) -> learning.Learned:
+        m = self.workshop.plain(*row.lm)
+        module, about = self._begin(row)
+        aim, of_aim = self._aim(row)
+        points = self.workshop.scale.learning
+        how = Fit(lr=rate, epochs=points.epochs, looks=2, patience=3)
+        return learning.learn(
+            module, m.store, m.valid, self._folder(row) / f"lr-{rate:g}", how, seed=row.seed, aim=aim,
+            stop_mixed=row.kind == "clusters", about={**about, **of_aim}, progress=self.workshop.show,
+        )  # fmt: skip
+
+    def _begin(self, row: Learned) -> tuple[Any, dict[str, Any]]:
+        """The module of a row, and what it began as."""
+        if row.kind == "clusters":
+            start = self._clusters(row)
+            valid = self.workshop.plain(*row.lm).valid
+            tuned = at_best_tau(start, valid.lm_logprob, states_of(valid, start.keys), valid.targets).component
+            return begin_clusters(tuned), {"row": asdict(row), "tau": tuned.tau}  # type: ignore[arg-type]
+        w_sm = output_embedding(self.workshop.model(*row.lm).model).weight
+        what = Substitute(
+            kind=row.kind, keys=row.keys, size=row.size, metric=row.metric, own_embedding=row.own_embedding
+        )
+        return begin(what, w_sm, self._counts(row), row.seed), {"row": asdict(row)}
+
+    def _clusters(self, row: Learned) -> Any:
+        store = self.workshop.plain(*row.lm).store
+        file = self._folder(replace(row, fitted=False)) / "clusters.safetensors"
+        count = min(row.size * store.vocab_size, store.rows)
+        return cluster(store, row.state, count, row.metric, file, seed=row.seed, progress=self.workshop.show)
+
+    def _counts(self, row: Learned) -> NDArray[np.int64] | None:
+        """Rows for each word, where they are not the same for all."""
+        if row.sizing == "equal":
+            return None
+        store = self.workshop.plain(*row.lm).store
+        weight = None if row.sizing == "frequency" else -self._lm_logprobs(row)
+        counts = np.bincount(store.targets, weights=weight, minlength=store.vocab_size)
+        if row.sizing == "loss":
+            counts = counts + 1  # as in the paper's code: a word that costs nothing has weight one
+        return rows_for_words(counts, row.size * store.vocab_size)
+
+    def _aim(self, row: Learned) -> tuple[Mixed | Soft | None, dict[str, Any]]:
+        if row.lam is not None and row.soft:
+            raise KnnlmError("a row learns from the mixture or from neighbours: choose one of lam and soft")
+        if row.lam is not None:
+            return Mixed(row.lam, self._lm_logprobs(row)), {}
+        if row.soft:
+            store, k = self.workshop.plain(*row.lm).store, self.workshop.scale.k
+            tau = self.teacher_tau(*row.lm)
+            out = self._folder(Learned(of=row.of, step=row.step)).parent / f"soft-{row.of}-{row.step or 'best'}"
+            table = soft_targets(store, "att", "l2", k, tau, out, self.workshop.show)
+            return Soft(row.soft, table.columns["words"], table.columns["shares"]), {"teacher_tau": tau}
+        return None, {}
+
+    def _lm_logprobs(self, row: Learned) -> NDArray[np.float64]:
+        """log p_LM of the stored targets, from the stored states: the LM's body is not run again."""
+        store, model = self.workshop.plain(*row.lm).store, self.workshop.model(*row.lm).model
+        return tempered_logprobs(model, store.key("ffn").all(), store.targets, 1.0)
+
+    def _folder(self, row: Learned) -> Path:
+        return self.workshop.folder / "learned" / row.name
+
+
+def first_of_family(row: Learned, scale: Scale) -> Learned:
+    """The row on which the learning rate of a row is chosen."""
+    points = scale.learning
+    sizes = {"embeddings": points.sizes, "softmaxes": points.views, "network": points.networks,
+             "clusters": points.clusters}  # fmt: skip
+    return Learned(
+        state=row.state, kind=row.kind, size=sizes[row.kind][0], metric=row.metric, own_embedding=row.own_embedding
+    )
+
+
+def _parameters(row: Learned, component: Component) -> int:
+    """Numbers that the component adds to the LM: those of its tensors, without the LM's own output embedding; of M
+    only what is not zero."""
+    if isinstance(component, Clusters):
+        return component.multiplications + len(component.bias)
+    skipped = {"counts"} if row.own_embedding else {"counts", "embedding"}
+    tensors = {name: value for name, value in component._asdict().items() if isinstance(value, torch.Tensor)}
+    return sum(value.numel() for name, value in tensors.items() if name not in skipped)

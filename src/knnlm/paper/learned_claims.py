@@ -1,0 +1,205 @@
+"""Claims about substitutes of the store: the paper's (section 4, appendices B, C and E.6.3), and how near to the
+neighbours' gain one comes without a search. Knows no records.
+
+The paper mixes every substitute with the LM at τ = 1; so do its claims here, and again with each at its own τ. Claims
+about the share of the neighbours' gain compare with exact search on att at its own τ.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from knnlm.paper.expected import Published, printed_row
+from knnlm.paper.findings import Claim, Predictor, Term, better, gain, times
+from knnlm.paper.recipes.adaptive import SIZINGS
+from knnlm.paper.recipes.baselines import exactly, paper_arm
+from knnlm.paper.recipes.beyond import combinations, network, taught
+from knnlm.paper.recipes.substitutes import STATES, both
+from knnlm.paper.rows import Combined, Learned
+from knnlm.paper.scales import Scale
+
+FIELDS = {"tau_1": "τ = 1", "tuned": "each at its own τ"}
+HALF, NEARLY_ALL = 0.5, 0.9
+Sense = Literal["more", "same", "no more"]
+
+
+def learned_claims(scale: Scale) -> tuple[Claim, ...]:
+    """Of the paper, in its order."""
+    return (
+        *_heads(scale), *_capacity(scale), *_adaptive(scale), *_softmaxes(scale), *_clusters(scale),
+        *_interpolated(scale),
+    )  # fmt: skip
+
+
+def beyond_claims(scale: Scale) -> tuple[Claim, ...]:
+    """Ours: which substitutes have nine tenths of the neighbours' gain, over the LM and over the calibrated LM."""
+    tried: list[tuple[str, Learned | Combined]] = [
+        ("a head on att", Learned()), ("heads on att and ffn", both()), ("a network", network(scale)),
+        *((f"{'a network' if row.kind == 'network' else 'a head on att'}, {row.soft:.0%} taught by neighbours", row)
+          for row in taught(scale)),
+        *((f"{describe(row)}", row) for row in combinations(scale) if row.neighbours is None),
+    ]  # fmt: skip
+    found = [
+        claim
+        for name, row in tried
+        for claim in (
+            recovers(scale, name, row, NEARLY_ALL, "tuned", "base"),
+            recovers(scale, name, row, NEARLY_ALL, "on_calibrated", "calibrated"),
+        )
+    ]
+    helped = Combined((Learned(),), exactly(paper_arm(scale)))
+    more = combinations(scale)[-1]
+    return (
+        *found,
+        Claim(name="neighbours still help beside a head on att", where="beyond",
+              says="What they add is not all learned.", terms=better(helped, Learned(), "tuned")),
+        Claim(name="neighbours still help beside all substitutes", where="beyond",
+              says="What they add is not all learned.",
+              terms=better(more, Combined(more.parts), "tuned")),
+    )  # fmt: skip
+
+
+def describe(row: Combined) -> str:
+    """A combination in words."""
+    names = [
+        ("a network" if p.kind == "network" else f"a head on {p.state}") + (f" taught {p.soft:.0%}" if p.soft else "")
+        for p in row.parts
+    ]
+    return " + ".join([*names, *([] if row.neighbours is None else ["neighbours"])])
+
+
+def recovers(
+    scale: Scale, name: str, row: Predictor, share: float, field: str, base: str, paper: float | None = None
+) -> Claim:
+    """That a substitute has at least this share of the neighbours' gain in log-likelihood; the effect is how far its
+    gain is beyond it."""
+    knn = exactly(paper_arm(scale))
+    over = "" if base == "base" else ", over the calibrated LM"
+    return Claim(
+        name=f"{name}: {share:.0%} of the neighbours' gain{over}", where="section 4.1" if share == HALF else "beyond",
+        says="It recovers this share of what neighbours gain.", margin=0.0, paper=paper,
+        terms=gain(row, field, base) + times(-share, gain(knn, field, base)),
+    )  # fmt: skip
+
+
+def _effect(best: Published, worse: Published) -> float:
+    """ppl(worse)/ppl(best) - 1 as printed."""
+    return (1 + worse.change) / (1 + best.change) - 1
+
+
+def _both_taus(
+    name: str, says: str, where: str, terms: dict[str, Sequence[Term]], paper: float | None, sense: Sense = "more"
+) -> list[Claim]:
+    return [
+        Claim(name=f"{name} ({words})", says=says, where=where, terms=tuple(terms[field]), sense=sense,
+              paper=paper if field == "tau_1" else None)
+        for field, words in FIELDS.items()
+    ]  # fmt: skip
+
+
+def _heads(scale: Scale) -> list[Claim]:
+    where, label = "section 4.1", "tab:input_representation"
+    theirs = {s: printed_row(label, key=s, size=1) for s in STATES}
+    found: list[Claim] = []
+    for state in STATES:
+        row, cells = Learned(state=state), theirs[state]
+        found += _both_taus(f"a head on {state} helps", "Mixed with the LM it lowers perplexity.", where,
+                            {f: gain(row, f) for f in FIELDS}, 1 / (1 + cells.change) - 1)  # fmt: skip
+    ffn = theirs["ffn"]
+    assert ffn.base is not None
+    found.append(Claim(
+        name="a head on ffn alone beats the LM", where=where, says="Learning W_sm anew on frozen states helps.",
+        terms=better(Learned(state="ffn"), Learned(state="ffn"), "tau_1_alone", "base"),
+        paper=ffn.base / ffn.cells["ppl"] - 1,
+    ))  # fmt: skip
+    att = Learned()
+    found += _both_taus("a head on att beats a head on ffn", "att is the better second view, mixed with the LM.", where,
+                        {f: better(att, Learned(state="ffn"), f) for f in FIELDS},
+                        _effect(theirs["att"], theirs["ffn"]))  # fmt: skip
+    knn = exactly(paper_arm(scale))
+    big = printed_row(label, key="att", size="big")
+    found += _both_taus("neighbours beat a head on att", "The learned matrix is not as good as the store.", where,
+                        {f: better(knn, att, f) for f in FIELDS}, _effect(big, theirs["att"]))  # fmt: skip
+    found += [
+        recovers(scale, "a head on att", att, HALF, "tuned", "base"),
+        recovers(scale, "a head on att", att, HALF, "on_calibrated", "calibrated"),
+        recovers(scale, "heads on att and ffn", both(), HALF, "tuned", "base"),
+        recovers(scale, "heads on att and ffn", both(), HALF, "on_calibrated", "calibrated"),
+    ]
+    return found
+
+
+def _capacity(scale: Scale) -> list[Claim]:
+    where, label, most = "section 4.2", "tab:softmax_bottleneck", scale.learning.sizes[-1]
+    found: list[Claim] = []
+    for state, sense, words in (("att", "no more", "do not help"), ("ffn", "more", "help")):
+        one, many = Learned(state=state), Learned(state=state, size=most)  # type: ignore[arg-type]
+        theirs = (
+            _effect(printed_row(label, key=state, size=9), printed_row(label, key=state, size=1)) if most == 9 else None
+        )
+        found += _both_taus(f"{most} embeddings a word {words} {state}", "Against one, the same recipe for both (F5).",
+                            where, {f: better(many, one, f) for f in FIELDS}, theirs, sense)  # type: ignore[arg-type]  # fmt: skip
+    return found
+
+
+def _adaptive(scale: Scale) -> list[Claim]:
+    where, label, n = "appendix C.1", "tab:adaptive_results", scale.learning.adaptive
+    names = {"loss": "Loss Weighted", "frequency": "Freq. Weighted"}
+    found: list[Claim] = []
+    for state in STATES:
+        equal = Learned(state=state, size=n)
+        for sizing in SIZINGS[1:]:
+            other = Learned(state=state, size=n, sizing=sizing)
+            theirs = _effect(
+                printed_row(label, key=state, name=names[sizing]), printed_row(label, key=state, name="Equal Per Word")
+            )
+            found += _both_taus(
+                f"embeddings by {sizing} are no better than equally many ({state})",
+                "The same number in all; words that need them have more.", where,
+                {f: better(other, equal, f) for f in FIELDS}, theirs if n == 3 else None, "no more",
+            )  # fmt: skip
+    return found
+
+
+def _softmaxes(scale: Scale) -> list[Claim]:
+    where, r = "appendix C.2", scale.learning.views[0]
+    theirs = {"mos": printed_row("tab:mos_results", key="att", name="Ft. MoS+embed", mixtures=2),
+              "n": printed_row("tab:softmax_bottleneck", key="att", size=2)}  # fmt: skip
+    many = Learned(size=next((n for n in scale.learning.sizes if n >= r), scale.learning.sizes[-1]))
+    mixture = Learned(kind="softmaxes", size=r)
+    found = _both_taus(f"{r} softmaxes are worse than {many.size} embeddings a word (att)",
+                       "A mixture of softmaxes is the poorer way to more capacity.", where,
+                       {f: better(many, mixture, f) for f in FIELDS},
+                       _effect(theirs["n"], theirs["mos"]) if r == many.size == 2 else None)  # fmt: skip
+    only = Learned(state="ffn", kind="softmaxes", size=r, own_embedding=False)
+    row = printed_row("tab:mos_results", key="ffn", mixtures=2)
+    return [*found, *_both_taus(
+        f"{r} softmaxes with the LM's own embedding help (ffn)", "They help a little.", where,
+        {f: gain(only, f) for f in FIELDS}, 1 / (1 + row.change) - 1 if r == 2 else None,
+    )]  # fmt: skip
+
+
+def _clusters(scale: Scale) -> list[Claim]:
+    where, size = "appendix C.3", scale.learning.clusters[0]
+    found: list[Claim] = []
+    for state in STATES:
+        for fitted, words in ((False, "clusters"), (True, "clusters learned further")):
+            row = Learned(state=state, kind="clusters", metric="l2", size=size, fitted=fitted)
+            found += _both_taus(f"{size}V {words} do not help ({state})", "Compressing the store does not work.", where,
+                                {f: gain(row, f) for f in FIELDS}, None, "no more")  # fmt: skip
+    return found
+
+
+def _interpolated(scale: Scale) -> list[Claim]:
+    where, points = "appendix E.6.3", scale.learning
+    found: list[Claim] = []
+    for state in STATES:
+        for n in (1, points.adaptive):
+            row, plain = Learned(state=state, size=n, lam=points.lam), Learned(state=state, size=n)
+            found += _both_taus(f"the interpolated loss does not beat the LM ({state}, {n}V)",
+                                "Nothing is gained over the LM alone.", where, {f: gain(row, f) for f in FIELDS}, None,
+                                "no more")  # fmt: skip
+            found.append(Claim(
+                name=f"the interpolated loss beats the plain one ({state}, {n}V)", where="beyond",
+                says="Learning to be mixed is better than learning alone.", terms=better(row, plain, "tuned"),
+            ))  # fmt: skip
+    return found

@@ -1,0 +1,69 @@
+"""What records are made of: the numbers of a base LM, of a mixture with it, and sums for each document.
+
+For each document of the test text a record has the sum of log p under the base LM, the calibrated LM and every mixture,
+so that any two rows can be compared by a paired bootstrap without going back to the tokens. Knows nothing of rows.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from knnlm.metrics import perplexity
+from knnlm.paper.calibrated import Calibration, calibrate, calibrated_logprobs
+from knnlm.paper.workshop import Material, Workshop
+
+Logs = NDArray[np.float64]
+
+
+class Base(NamedTuple):
+    """log p of both splits' targets under an LM and under the same LM calibrated."""
+
+    valid: Logs
+    test: Logs
+    calibrated_valid: Logs
+    calibrated_test: Logs
+    calibration: Calibration
+
+
+def base_of(workshop: Workshop, lm: str, step: int | None) -> Base:
+    """The LM alone, and calibrated on validation text."""
+    m, model = workshop.plain(lm, step), workshop.model(lm, step).model
+    stored, vocab = m.store.targets, m.store.vocab_size
+    found = calibrate(model, m.valid.key("ffn").all(), m.valid.targets, stored, vocab)
+    calibrated = [
+        calibrated_logprobs(model, q.key("ffn").all(), q.targets, stored, vocab, found) for q in (m.valid, m.test)
+    ]
+    lms = [q.lm_logprob.astype(np.float64) for q in (m.valid, m.test)]
+    return Base(lms[0], lms[1], calibrated[0], calibrated[1], found)
+
+
+def base_numbers(base: Base, m: Material) -> dict[str, Any]:
+    """Of the LM alone."""
+    return {
+        "tokens": len(base.test), "words": m.test.words, "valid_tokens": len(base.valid),
+        "valid_ppl": perplexity(base.valid), "ppl": perplexity(base.test),
+        "word_ppl": perplexity(base.test, m.test.words),
+        "calibrated_valid_ppl": base.calibration.valid_ppl, "calibrated_ppl": perplexity(base.calibrated_test),
+        "calibrated_temperature": base.calibration.temperature, "calibrated_share": base.calibration.share,
+    }  # fmt: skip
+
+
+class Sums:
+    """Sums over the documents of the test text."""
+
+    def __init__(self, m: Material, base: Base) -> None:
+        self.documents = m.test.table.columns["document"].all()
+        self.found: dict[str, list[float]] = {
+            "tokens": np.bincount(self.documents).tolist(), "base": self.of(base.test),
+            "calibrated": self.of(base.calibrated_test),
+        }  # fmt: skip
+
+    def of(self, logprobs: Logs) -> list[float]:
+        """Σ log p of each document; a document that is impossible has none, as JSON has no infinity."""
+        return [round(float(total), 6) for total in np.bincount(self.documents, weights=logprobs)]
+
+
+def or_none(value: float) -> float | None:
+    """JSON has no infinity."""
+    return value if np.isfinite(value) else None

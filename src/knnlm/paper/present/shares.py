@@ -1,0 +1,120 @@
+"""The share of the neighbours' gain that each substitute has, against what it adds to the LM and what it costs."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.figure import Figure as Canvas
+
+from knnlm.paper.findings import Records, with_seed
+from knnlm.paper.present.content import Figure
+from knnlm.paper.present.substitutes import Substitute, seeds_of
+from knnlm.paper.recipes.baselines import exactly, paper_arm
+from knnlm.paper.rows import Arm, Combined, Learned
+from knnlm.paper.scales import Scale
+from knnlm.paper.shares import Effect, share_of_gain
+from knnlm.report.svg import INK, MARKERS, SERIES, drawing
+
+ITSELF = "exact search itself"
+
+
+class Point(NamedTuple):
+    """A substitute in the plot of shares."""
+
+    family: str
+    parameters: int
+    multiplications: int
+    share: Effect
+    over: Effect
+
+
+def points(records: Records, scale: Scale) -> list[Point]:
+    """Every substitute without a search that was measured, and exact search itself."""
+    knn: Arm = exactly(paper_arm(scale))
+    found: dict[str, Point] = {}
+    for record in records.values():
+        row = _row_of(record)
+        if row is None or row.lm != ("main", None) or (isinstance(row, Combined) and row.neighbours is not None):
+            continue
+        first = with_seed(row, 0)
+        assert not isinstance(first, Arm)
+        names = seeds_of(records, first)
+        if first.name in found or not names:
+            continue
+        learned = records[names[0]]["results"]["learned"]
+        shares = [share_of_gain(records, names, knn.name, f, b)
+                  for f, b in (("tuned", "base"), ("on_calibrated", "calibrated"))]  # fmt: skip
+        found[first.name] = Point(_family(first), learned["parameters"], learned["multiplications"], *shares)
+    return list(found.values())
+
+
+def _family(row: Substitute) -> str:
+    if isinstance(row, Combined):
+        return "combinations"
+    if row.soft:
+        return "taught by neighbours"
+    if row.lam is not None:
+        return "loss of the mixture"
+    names = {"softmaxes": "mixtures of softmaxes", "network": "networks on att and ffn", "clusters": "clusters"}
+    return names.get(row.kind, f"embeddings on {row.state}")
+
+
+def _row_of(record: Any) -> Substitute | None:
+    """The row of a record, made again from what the record says of it."""
+    if record["kind"] == "learned" and "kind" in record["what"]:
+        return Learned(**record["what"])
+    if record["kind"] == "combined":
+        arm = record["what"]["neighbours"]
+        parts = tuple(Learned(**part) for part in record["what"]["parts"])
+        return Combined(parts, None if arm is None else Arm(**arm))
+    return None
+
+
+def shares_figure(records: Records, scale: Scale) -> Figure | None:
+    """The share of the neighbours' gain against what a substitute adds and costs."""
+    found = [p for p in points(records, scale) if np.isfinite(p.share.value)]
+    if not found:
+        return None
+    knn = records[exactly(paper_arm(scale)).name]["results"]
+    cost = knn["rows"] * scale.shape("main").width
+    found.append(Point(ITSELF, cost, cost, *[Effect(1.0, 1.0, 1.0)] * 2))
+    families = [*sorted({p.family for p in found} - {ITSELF}), ITSELF]
+    panels = [
+        (("added numbers", [(p.parameters, p.share, p.family) for p in found]), "over the LM"),
+        (("multiplications for one token", [(p.multiplications, p.share, p.family) for p in found]), "over the LM"),
+        (("added numbers", [(p.parameters, p.over, p.family) for p in found]), "over the calibrated LM"),
+        (("multiplications for one token", [(p.multiplications, p.over, p.family) for p in found]),
+         "over the calibrated LM"),
+    ]  # fmt: skip
+    caption = (
+        "The share of the neighbours' gain in log-likelihood that each substitute has without a search, against the "
+        "numbers it adds to the LM and the multiplications it costs for one token (logarithmic); above, over the LM, "
+        "below, over the calibrated LM. 100 % is exact search on att at its own τ. Bars are 95 % intervals."
+    )
+
+    def draw(canvas: Canvas) -> None:
+        grid = canvas.subplots(2, 2, sharex="col", sharey="row")
+        for axes, ((label, values), over) in zip(grid.flat, panels, strict=True):
+            for place, family in enumerate(families):
+                mine = [(x, s) for x, s, f in values if f == family and np.isfinite(s.value)]
+                x, shares = [m[0] for m in mine], [m[1] for m in mine]
+                color, marker = SERIES[place % len(SERIES)], MARKERS[place % len(MARKERS)]
+                if family == ITSELF:
+                    color, marker = INK, "*"
+                filled = color if place < len(SERIES) else "none"
+                axes.scatter(x, [100 * s.value for s in shares], s=24, marker=marker, facecolors=filled,
+                             edgecolors=color, label=family)  # fmt: skip
+                axes.vlines(
+                    x, [100 * s.low for s in shares], [100 * s.high for s in shares], color=color, linewidth=0.8
+                )
+            axes.axhline(100, color=INK, linewidth=0.9, linestyle=(0, (5, 3)))
+            axes.axhline(0, color=INK, linewidth=0.8)
+            axes.set_xscale("log")
+            axes.xaxis.set_minor_formatter(lambda x, _: "")
+            axes.set_title(f"share of the gain {over}, %", fontsize=9.5)
+            axes.grid(color=INK, alpha=0.12, linewidth=0.6)
+            if axes in grid[1]:
+                axes.set_xlabel(label)
+        handles, labels = grid.flat[0].get_legend_handles_labels()
+        canvas.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=8.5)
+
+    return Figure("shares", caption, drawing("shares", caption, (7.0, 6.4), draw))

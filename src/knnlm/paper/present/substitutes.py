@@ -1,0 +1,187 @@
+"""Substitutes of the store: their tables, ours beside the paper's, and perplexity against embeddings for each word.
+
+Seeds of one substitute are one line: means, and the lowest and highest perplexity.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from knnlm.paper.expected import Published, published
+from knnlm.paper.findings import Records, with_seed
+from knnlm.paper.learned_claims import describe
+from knnlm.paper.present.content import Figure, Table, number, percent
+from knnlm.paper.present.figures import Line, plot
+from knnlm.paper.recipes import beyond, capacity, clusters, interpolated, softmaxes
+from knnlm.paper.recipes.adaptive import SIZINGS
+from knnlm.paper.recipes.baselines import exactly, paper_arm
+from knnlm.paper.recipes.substitutes import STATES, both
+from knnlm.paper.rows import Combined, Learned
+from knnlm.paper.scales import Scale
+from knnlm.paper.shares import Effect, share_of_gain
+from knnlm.report.svg import INK
+from knnlm.similarity import METRICS
+
+Substitute = Learned | Combined
+COLUMNS = (
+    "substitute", "added, V×D", "multiplications", "PPL alone", "λ", "interp. at τ = 1", "interp. at its own τ",
+    "seeds", "vs base", "share of the gain", "share over calibrated", "oracle", "helping",
+)  # fmt: skip
+NOTE = (
+    "Added: numbers beside the LM's, in output embeddings (V×D). Multiplications: for one token. Share of the gain: of "
+    "what exact search on att gains in log-likelihood on test text, over the LM and over the calibrated LM, 95 % "
+    "interval. vs base: at its own τ, per word. Lines of several seeds are means; seeds: lowest to highest perplexity."
+)
+
+
+def table(records: Records, scale: Scale, rows: Sequence[Substitute], theirs: Iterable[Published] = ()) -> Table:
+    """Any substitutes, then the paper's lines."""
+    cells = [line for row in rows if (line := _line(records, scale, row)) is not None]
+    printed = [
+        (f"paper: {r.name}" + (f", {r.fields['key']}" if r.fields["key"] not in r.name else ""), "", "",
+         number(r.cells["ppl"] if np.isfinite(r.cells["ppl"]) else None), f"{r.cells['lambda']:.3f}",
+         number(r.cells["interp"], 3), "", "", percent(r.change), "", "", number(r.cells["oracle"], 3),
+         f"{r.cells['helping']:.3f}")
+        for r in theirs
+    ]  # fmt: skip
+    return Table(COLUMNS, (*cells, *printed) if cells else (), NOTE)
+
+
+def words(row: Substitute) -> str:
+    """A substitute in words."""
+    if isinstance(row, Combined):
+        return describe(row)
+    n = row.size
+    kinds = {
+        "embeddings": f"{n} a word", "softmaxes": f"{n} softmaxes" + (", own embedding" if row.own_embedding else ""),
+        "network": f"network, inner width {n}",
+        "clusters": f"{n}V clusters" + (", learned further" if row.fitted else ""),
+    }  # fmt: skip
+    parts = [row.state.replace("both", "att and ffn"), kinds[row.kind]]
+    parts += ["L2"] if row.metric == "l2" and row.kind != "clusters" else []
+    parts += [f"by {row.sizing}"] if row.sizing != "equal" else []
+    parts += [f"loss of the mixture at λ = {row.lam:g}"] if row.lam is not None else []
+    parts += [f"{row.soft:.0%} taught by neighbours"] if row.soft else []
+    return ", ".join(parts)
+
+
+def seeds_of(records: Records, row: Substitute) -> list[str]:
+    """Names of the row for every seed that was measured."""
+    found: list[str] = []
+    while (name := with_seed(row, len(found)).name) in records and name not in found:
+        found.append(name)
+    return found
+
+
+def _line(records: Records, scale: Scale, row: Substitute) -> tuple[str, ...] | None:
+    names = seeds_of(records, row)
+    if not names:
+        return None
+    each = [records[name]["results"] for name in names]
+    learned, tuned = each[0]["learned"], [r["tuned"] for r in each]
+    one: list[Any] = [r["tau_1"] for r in each if "tau_1" in r]
+    ppls = [at["ppl"] for at in tuned]
+    mean = float(np.mean(ppls))
+    base = each[0]["base"]
+    per_word = (mean / base["ppl"]) ** (base["tokens"] / base["words"]) - 1
+    knn = exactly(paper_arm(scale)).name
+    shares = [share_of_gain(records, names, knn, f, b) for f, b in (("tuned", "base"), ("on_calibrated", "calibrated"))]
+    alone = [at["alone_ppl"] for at in one]
+    return (
+        words(row), f"{learned['widths']:.2f}", f"{learned['multiplications']:,}",
+        number(None if None in alone else float(np.mean(alone))) if one else "",
+        f"{np.mean([at['lambda'] for at in one]):.3f}" if one else "",
+        number(float(np.mean([at["ppl"] for at in one]))) if one else "", number(mean),
+        f"{number(min(ppls))} to {number(max(ppls))}" if len(ppls) > 1 else "", percent(per_word),
+        *(_share(s) for s in shares),
+        number(float(np.mean([at["oracle"] for at in one]))) if one else "",
+        f"{np.mean([at['helping'] for at in one]):.3f}" if one else "",
+    )  # fmt: skip
+
+
+def _share(found: Effect) -> str:
+    if not np.isfinite(found.value):
+        return ""
+    text = f"{100 * found.value:.0f} % ({100 * found.low:.0f} to {100 * found.high:.0f})"
+    return text.replace("-", "−").replace(" %", "\u00a0%")
+
+
+def heads_table(records: Records, scale: Scale) -> Table:
+    """Table 2."""
+    rows: list[Substitute] = [Learned(state=s, metric=m) for s in STATES for m in METRICS[::-1]]
+    rows += [both(), Combined((Learned(),), exactly(paper_arm(scale)))]
+    return table(records, scale, rows, published()["tab:input_representation"])
+
+
+def capacity_table(records: Records, scale: Scale) -> Table:
+    """Appendix B's table."""
+    rows = [Learned(state=s, size=n) for s in STATES for n in scale.learning.sizes]
+    return table(records, scale, rows, published()["tab:softmax_bottleneck"])
+
+
+def adaptive_table(records: Records, scale: Scale) -> Table:
+    """Appendix C.1's table."""
+    rows = [Learned(state=s, size=scale.learning.adaptive, sizing=how) for s in STATES for how in SIZINGS]
+    return table(records, scale, rows, published()["tab:adaptive_results"])
+
+
+def softmaxes_table(records: Records, scale: Scale) -> Table:
+    """Appendix C.2's table."""
+    rows = [r for r in softmaxes.recipe(scale).rows if isinstance(r, Learned)]
+    return table(records, scale, rows, published()["tab:mos_results"])
+
+
+def others_table(records: Records, scale: Scale) -> Table:
+    """Clusters and the interpolated loss, of which the paper prints no numbers."""
+    every = (*clusters.recipe(scale).rows, *interpolated.recipe(scale).rows)
+    return table(records, scale, [r for r in every if isinstance(r, Learned)])
+
+
+def beyond_table(records: Records, scale: Scale) -> Table:
+    """What is not in the paper."""
+    return table(records, scale, [r for r in beyond.recipe(scale).rows if isinstance(r, Learned | Combined)])
+
+
+def rates_table(records: Records) -> Table:
+    """Validation loss at each learning rate, of every family: which rate was chosen, and what it was chosen from."""
+    found: dict[str, tuple[str, ...]] = {}
+    for record in records.values():
+        learned = record["results"].get("learned", {})
+        if "rates" in learned:
+            what = record["what"]
+            own = "" if what["own_embedding"] else ", the LM's embedding"
+            name = f"{what['kind']} on {what['state']}, {what['metric'].upper()}{own}"
+            losses = "; ".join(f"{rate}: {loss:.4f}" for rate, loss in learned["rates"].items())
+            found[name] = (name, losses, f"{learned['rate']:g}")
+    return Table(("family", "validation loss at each rate", "rate used"), tuple(found[name] for name in sorted(found)))
+
+
+def capacity_figure(records: Records, scale: Scale) -> Figure | None:
+    """Perplexity against embeddings for each word (fig:increasing_embedding_size)."""
+    lines = []
+    for state in STATES:
+        for field, at in (("tau_1", "τ = 1"), ("tuned", "its own τ")):
+            points = []
+            for n in scale.learning.sizes:
+                ppls = [records[x]["results"][field]["ppl"] for x in seeds_of(records, Learned(state=state, size=n))]
+                if ppls:
+                    points.append((n, float(np.mean(ppls)), (min(ppls), max(ppls))))
+            if points:
+                lines.append(Line(f"{state}, {at}", *map(list, zip(*points, strict=True))))
+    if not lines:
+        return None
+    first = next(r for row in capacity.recipe(scale).rows if (r := records.get(row.name)) is not None)
+    knn = records.get(exactly(paper_arm(scale)).name)
+    level = None if knn is None else knn["results"]["tuned"]["ppl"]
+    caption = (
+        "Test perplexity of the mixture against the embeddings of each word, one recipe for all; bars span the seeds. "
+        "Dashed: the LM alone" + ("." if level is None else "; dotted: neighbours (exact search on att, own τ).")
+    )
+
+    def also(axes: Any) -> None:
+        if level is not None:
+            axes.axhline(level, color=INK, linewidth=1, linestyle=(0, (1, 2)))
+
+    return plot("capacity", caption, lines, "embeddings for each word", base=first["results"]["base"]["ppl"], also=also,
+                levels=() if level is None else (level,))  # fmt: skip

@@ -1,0 +1,17 @@
+"""Appendix C.1: the same number of embeddings in all, more of them for words that are frequent or hard."""
+
+from knnlm.paper.recipes.substitutes import STATES
+from knnlm.paper.rows import Learned, Recipe, Sizing
+from knnlm.paper.scales import Scale
+
+SIZINGS: tuple[Sizing, ...] = ("equal", "loss", "frequency")
+
+
+def recipe(scale: Scale) -> Recipe:
+    """Equal, by loss and by frequency, over both states, for every seed."""
+    points = scale.learning
+    rows = [
+        Learned(state=state, seed=seed, size=points.adaptive, sizing=sizing)
+        for state in STATES for sizing in SIZINGS for seed in range(points.seeds)
+    ]  # fmt: skip
+    return Recipe("adaptive", "Embeddings for the words that need them", ("tab:adaptive_results",), tuple(rows))

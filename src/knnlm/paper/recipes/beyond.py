@@ -1,0 +1,36 @@
+"""Not in the paper: what gets the most of the neighbours' gain without a search.
+
+A network over att and ffn together; neighbours in other documents as teachers, alone and beside the true tokens; and
+combinations, with and without neighbours beside them.
+"""
+
+from knnlm.paper.recipes.baselines import exactly, paper_arm
+from knnlm.paper.rows import Combined, Learned, Recipe, Row
+from knnlm.paper.scales import Scale
+
+
+def network(scale: Scale, soft: float = 0.0, seed: int = 0) -> Learned:
+    """The largest network."""
+    return Learned(state="both", seed=seed, kind="network", size=scale.learning.networks[-1], soft=soft)
+
+
+def taught(scale: Scale) -> list[Learned]:
+    """Heads and networks that neighbours teach."""
+    return [row for soft in scale.learning.soft for row in (Learned(soft=soft), network(scale, soft))]
+
+
+def combinations(scale: Scale) -> list[Combined]:
+    """Of the paper's two views and of ours."""
+    soft = scale.learning.soft[0]
+    parts = (Learned(), Learned(soft=soft), network(scale), network(scale, soft))
+    return [
+        Combined((Learned(), network(scale))), Combined((Learned(), network(scale, soft))), Combined(parts),
+        Combined(parts, exactly(paper_arm(scale))),
+    ]  # fmt: skip
+
+
+def recipe(scale: Scale) -> Recipe:
+    """Networks, what neighbours taught, and combinations."""
+    rows: list[Row] = [Learned(state="both", kind="network", size=n) for n in scale.learning.networks]
+    rows += [*taught(scale), *combinations(scale)]
+    return Recipe("beyond", "The best without a search", (), tuple(rows))

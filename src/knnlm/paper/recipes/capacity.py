@@ -1,0 +1,13 @@
+"""Figure and appendix B: n embeddings for each word, one recipe for all n."""
+
+from knnlm.paper.recipes.substitutes import STATES
+from knnlm.paper.rows import Learned, Recipe
+from knnlm.paper.scales import Scale
+
+
+def recipe(scale: Scale) -> Recipe:
+    """Every n over both states, for every seed."""
+    points = scale.learning
+    rows = [Learned(state=s, seed=seed, size=n) for n in points.sizes for s in STATES for seed in range(points.seeds)]
+    labels = ("fig:increasing_embedding_size", "tab:softmax_bottleneck")
+    return Recipe("capacity", "More embeddings for each word", labels, tuple(rows))

@@ -1,0 +1,14 @@
+"""Appendix C.2: mixtures of softmaxes, with the LM's output embedding or one of their own."""
+
+from knnlm.paper.recipes.substitutes import STATES
+from knnlm.paper.rows import Learned, Recipe
+from knnlm.paper.scales import Scale
+
+
+def recipe(scale: Scale) -> Recipe:
+    """Every R over both states, with and without fine-tuned output embeddings."""
+    rows = [
+        Learned(state=state, kind="softmaxes", size=r, own_embedding=own)
+        for state in STATES for own in (True, False) for r in scale.learning.views
+    ]  # fmt: skip
+    return Recipe("softmaxes", "Mixtures of softmaxes", ("tab:mos_results",), tuple(rows))

@@ -1,0 +1,40 @@
+"""How much of the neighbours' gain something else has, with its interval.
+
+    share = Σ (log P_other - log p_base) / Σ (log P_kNN - log p_base)          over the test text
+
+Documents are drawn with replacement, the same draws above and below. Knows records only.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from knnlm.metrics import bootstrap_means
+from knnlm.paper.findings import Records
+
+
+class Effect(NamedTuple):
+    """A number with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+NOT_MEASURED = Effect(math.nan, math.nan, math.nan)
+
+
+def share_of_gain(records: Records, names: list[str], knn: str, field: str = "tuned", base: str = "base") -> Effect:
+    """Of several seeds of one thing, averaged document by document; `field` and `base` as in the records' sums."""
+    have = [name for name in names if name in records and field in records[name]["results"]["documents"]]
+    if not have or knn not in records:
+        return NOT_MEASURED
+    reference = records[knn]["results"]["documents"]
+    tokens = np.asarray(reference["tokens"], np.float64)
+    each = [records[name]["results"]["documents"] for name in have]
+    gain = np.mean([np.subtract(d[field], d[base]) for d in each], axis=0)
+    whole = np.subtract(reference[field], reference[base])
+    shares = bootstrap_means(gain, tokens) / bootstrap_means(whole, tokens)
+    low, high = np.quantile(shares, [0.025, 0.975])
+    return Effect(float(gain.sum() / whole.sum()), float(low), float(high))

@@ -1,0 +1,76 @@
+"""Clusters of a store: every row counted once in the nearest, found again, learned further; and the best τ."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from knnlm.components.embeddings import new_embeddings
+from knnlm.errors import KnnlmError, UsageError
+from knnlm.learning.clustering import cluster
+from knnlm.learning.fit import Fit
+from knnlm.learning.learn import learn, states_of
+from knnlm.learning.substitutes import begin_clusters
+from knnlm.learning.temperature import at_best_tau, at_tau
+from knnlm.metrics import perplexity
+from knnlm.mixture import fit_lambda, mix
+from knnlm.states.store import Store
+from tests.search.conftest import built as built
+from tests.search.conftest import lm as lm
+from tests.search.conftest import queries as queries
+from tests.search.conftest import store as store
+
+
+def test_every_row_is_counted_in_the_nearest_cluster(store: Store, tmp_path: Path) -> None:
+    found = cluster(store, "att", 9, "l2", tmp_path / "c.safetensors")
+    states = torch.from_numpy(store.key("att").all().astype(np.float32))
+    nearest = torch.cdist(states, found.centroids).argmin(1).numpy()
+    sizes = np.bincount(nearest, minlength=len(found.centroids))
+    assert sizes.min() > 0
+    shares = found.shares.exp().numpy()
+    assert np.allclose(shares.sum(0), 1, atol=1e-5)
+    for c in range(len(sizes)):
+        wanted = np.bincount(store.targets[nearest == c], minlength=store.vocab_size) / sizes[c]
+        assert np.allclose(shares[:, c], wanted, atol=1e-5)
+
+
+def test_clusters_are_found_again_and_not_mistaken(store: Store, tmp_path: Path) -> None:
+    first = cluster(store, "att", 5, "l2", tmp_path / "c.safetensors")
+    again = cluster(store, "att", 5, "l2", tmp_path / "c.safetensors")
+    assert torch.equal(first.centroids, again.centroids)
+    with pytest.raises(KnnlmError, match="other clusters"):
+        cluster(store, "ffn", 5, "l2", tmp_path / "c.safetensors")
+    with pytest.raises(UsageError, match="more than the"):
+        cluster(store, "att", store.rows + 1, "l2", tmp_path / "d.safetensors")
+
+
+def test_learning_them_further_lowers_the_mixture(store: Store, queries: Store, tmp_path: Path) -> None:
+    states = states_of(queries, ("att",))
+    begun = at_best_tau(
+        cluster(store, "att", 12, "l2", tmp_path / "c.safetensors"), queries.lm_logprob, states, queries.targets
+    )
+    further = learn(
+        begin_clusters(begun.component), store, queries, tmp_path / "fit", Fit(lr=1e-2, epochs=3, patience=9),  # type: ignore[arg-type]
+        stop_mixed=True, about={},
+    )  # fmt: skip
+    after = at_tau(further.component, further.component.tau, queries.lm_logprob, states, queries.targets)
+    assert after.ppl <= begun.ppl
+    assert further.fitted.valid_loss == pytest.approx(np.log(after.ppl), abs=1e-4)
+
+
+@pytest.mark.parametrize("truth", [0.02, 0.7, 1.0, 30.0])
+def test_the_best_temperature_is_found_wherever_it_is(truth: float) -> None:
+    rng = np.random.default_rng(0)
+    weight = torch.from_numpy(rng.standard_normal((20, 8)).astype(np.float32))
+    made = new_embeddings("att", weight, torch.ones(20, dtype=torch.int64), "ip", 1.0)
+    states = rng.standard_normal((4000, 8)).astype(np.float32) * truth**0.5
+    p = made._replace(tau=truth).logprobs(torch.from_numpy(states)).exp().double().numpy()
+    targets = np.array([rng.choice(20, p=row / row.sum()) for row in p])
+    lm = np.full(4000, -np.log(20))
+    found = at_best_tau(made, lm, states, targets)
+    assert found.component.tau == pytest.approx(truth, rel=0.35)
+    logs = found.component.target_logprobs(states, targets)
+    lam = fit_lambda(lm, logs)
+    assert found.ppl == pytest.approx(perplexity(mix(lm, logs, lam)))
+    assert found.ppl <= at_tau(made, 1.0, lm, states, targets).ppl

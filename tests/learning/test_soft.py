@@ -1,0 +1,95 @@
+"""Neighbours as teachers: what they said is what neighbours elsewhere vote for, made once, resumed, learned from."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import knnlm.learning.soft as module
+from knnlm.components.knn import vocabulary_logprobs
+from knnlm.errors import KnnlmError
+from knnlm.learning.fit import Fit
+from knnlm.learning.learn import Soft, learn
+from knnlm.learning.soft import KEPT, soft_targets
+from knnlm.learning.substitutes import Substitute, begin
+from knnlm.lm.load import LanguageModel
+from knnlm.search.elsewhere import neighbors_elsewhere
+from knnlm.states.store import Store
+from knnlm.taps.head import output_embedding
+from tests.search.conftest import lm as lm
+from tests.search.test_elsewhere import many as many
+
+
+def test_soft_targets_are_the_votes_of_other_documents(many: Store, tmp_path: Path) -> None:
+    table = soft_targets(many, "att", "l2", 8, 0.5, tmp_path / "soft")
+    words, shares = table.columns["words"].all(), table.columns["shares"].all().astype(np.float64)
+    assert np.allclose(shares.sum(1), 1, atol=1e-2)
+    for first, near in neighbors_elsewhere(many, "att", 8, "l2"):
+        truth = vocabulary_logprobs(near, many.targets, many.vocab_size, 0.5).exp().double().numpy()
+        for row, p in enumerate(truth, start=first):
+            assert np.allclose(p[words[row]], shares[row], atol=2e-3)
+            assert shares[row].argmax() == 0
+
+
+def test_an_interrupted_table_goes_on(many: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = soft_targets(many, "att", "l2", 4, 1.0, tmp_path / "whole")
+    monkeypatch.setattr(module, "_COMMIT_ROWS", 1)
+    real = module._likeliest
+    seen = 0
+
+    def dies(*given: object) -> dict[str, object]:
+        nonlocal seen
+        seen += 1
+        if seen == 2:
+            raise KeyboardInterrupt
+        return real(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("knnlm.search.elsewhere._QUERIES", 40)
+    monkeypatch.setattr(module, "_likeliest", dies)
+    with pytest.raises(KeyboardInterrupt):
+        soft_targets(many, "att", "l2", 4, 1.0, tmp_path / "cut")
+    again = soft_targets(many, "att", "l2", 4, 1.0, tmp_path / "cut")
+    for name in ("words", "shares"):
+        assert np.array_equal(again.columns[name].all(), whole.columns[name].all())
+
+
+def test_a_head_that_is_only_taught_becomes_its_teacher(many: Store, lm: LanguageModel, tmp_path: Path) -> None:
+    """Enough epochs on one teacher: the cross-entropy against q falls below that of the LM."""
+    table = soft_targets(many, "att", "l2", 8, 1.0, tmp_path / "soft")
+    aim = Soft(1.0, table.columns["words"], table.columns["shares"])
+    words = torch.from_numpy(aim.words.all()).long()
+    shares = torch.from_numpy(aim.shares.all()).float()
+    states = torch.from_numpy(many.key("att").all().astype(np.float32))
+
+    def against_teacher(component: object) -> float:
+        logs = component.logprobs(states).detach()  # type: ignore[attr-defined]
+        return -float((shares * logs.gather(1, words)).sum(1).mean())
+
+    begun = begin(Substitute(), output_embedding(lm.model).weight)
+    before = against_teacher(begun.component())
+    head = learn(begun, many, many, tmp_path / "head", Fit(lr=1e-2, epochs=5, patience=99), aim=aim, about={})
+    assert against_teacher(head.component) < before
+
+
+def test_one_document_has_no_teachers(store: Store, tmp_path: Path) -> None:
+    with pytest.raises(KnnlmError, match="no neighbours elsewhere"):
+        soft_targets(store, "att", "l2", 4, 1.0, tmp_path / "soft")
+
+
+def test_a_share_out_of_range_is_refused(many: Store, lm: LanguageModel, tmp_path: Path) -> None:
+    table = soft_targets(many, "att", "l2", 4, 1.0, tmp_path / "soft")
+    begun = begin(Substitute(), output_embedding(lm.model).weight)
+    with pytest.raises(KnnlmError, match="choose above 0 to 1"):
+        learn(begun, many, many, tmp_path / "x", aim=Soft(2.0, *table.columns.values()), about={})
+    assert table.columns["words"].type.width == KEPT
+
+
+@pytest.fixture
+def store(tmp_path: Path, lm: LanguageModel) -> Store:
+    from knnlm.lm.documents import Files
+    from knnlm.states.build import build_states
+    from tests.conftest import prose
+
+    (tmp_path / "one.txt").write_text(prose(0, 3))
+    return build_states(lm, Files((tmp_path / "one.txt",)), tmp_path / "store")

@@ -1,0 +1,166 @@
+"""`knnlm distill`: a component beside the store, used by eval and generate in the place of the search."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from knnlm import api
+from knnlm.cli.main import run
+from knnlm.distill import list_distilled, load_distilled
+from knnlm.errors import KnnlmError
+from knnlm.files import read_json, write_json
+from knnlm.hf.model import KNNLMForCausalLM
+from knnlm.lm.load import LanguageModel
+from knnlm.states.store import Store, open_store
+from tests.search.conftest import built as built
+from tests.search.conftest import lm as lm
+from tests.search.conftest import store as store
+
+QUICK = {"lr": 1e-2, "epochs": 2}
+
+
+def object_of(capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
+    found: dict[str, object] = json.loads(capsys.readouterr().out)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "keys"),
+    [
+        ("embeddings", 2, ("att",)),
+        ("softmaxes", 2, ("att",)),
+        ("network", 8, ("att", "ffn")),
+        ("clusters", 9, ("att",)),
+    ],
+)
+def test_what_is_distilled_is_evaluated_and_generates(
+    store: Store, lm: LanguageModel, texts: dict[str, Path], kind: str, size: int, keys: tuple[str, ...]
+) -> None:
+    metric = "l2" if kind == "clusters" else "ip"
+    made = api.distill(store, texts["valid"], model=lm, kind=kind, size=size, metric=metric, **QUICK)  # type: ignore[arg-type]
+    assert made.component.keys == keys
+    assert list_distilled(store) == ["head"]
+    assert [p.name for p in (store.path / "components").iterdir()] == ["head.safetensors"]
+    _, found = api.evaluate_component(store, "head", texts["valid"], model=lm)
+    assert found.interp_ppl == pytest.approx(made.about["interp_ppl"], rel=1e-6)
+    assert found.interp_ppl <= found.base_ppl
+    assert (found.k, found.recall) == (None, None)
+    model, _ = api.load(store, model=lm, component="head")
+    text = api.queries(store, api.source(texts["valid"]), lm)
+    rows = np.flatnonzero(text.table.columns["document"].all() == 0)[:12]
+    tokens = torch.from_numpy(np.concatenate([[text.documents[0].first], text.targets[rows]]).astype(np.int64))
+    look = model.look(tokens)
+    states = np.concatenate([text.key(key).gather(rows) for key in keys], axis=1)
+    wanted = made.component.target_logprobs(states, text.targets[rows])
+    assert np.allclose(look.knn, wanted, atol=2e-2)
+    logits = model(input_ids=tokens[None, :-1]).logits[0].double()
+    assert torch.allclose(logits.exp().sum(1), torch.ones(len(rows), dtype=torch.float64), atol=1e-4)
+    assert np.allclose(logits[np.arange(len(rows)), tokens[1:]].numpy(), look.mixed, atol=1e-4)
+
+
+def test_a_saved_model_finds_its_component_again(
+    store: Store, lm: LanguageModel, texts: dict[str, Path], tmp_path: Path
+) -> None:
+    api.distill(store, texts["valid"], model=lm, **QUICK)  # type: ignore[arg-type]
+    model, _ = api.load(store, model=lm, component="head", lam=0.5)
+    model.save_pretrained(tmp_path / "saved")
+    again = KNNLMForCausalLM.from_pretrained(tmp_path / "saved")
+    tokens = torch.tensor([[1, 5, 9, 2]])
+    assert torch.allclose(again(input_ids=tokens).logits, model(input_ids=tokens).logits, atol=1e-5)
+    api.distill(store, texts["valid"], model=lm, seed=1, size=2, **QUICK)  # type: ignore[arg-type]
+    changed = KNNLMForCausalLM.from_pretrained(tmp_path / "saved")
+    with pytest.raises(KnnlmError, match="component head of .* has changed since"):
+        changed(input_ids=tokens)
+
+
+def test_the_commands(store: Store, texts: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    at, valid, test = str(store.path), str(texts["valid"]), str(texts["test"])
+    assert run(["tune", at, "--text", valid, "--exact", "--k", "8"]) == 0
+    capsys.readouterr()
+    assert run(["distill", at, "--lr", "0.01", "--epochs", "1", "--json"]) == 0  # on the text it was tuned on
+    made = object_of(capsys)
+    assert made["name"] == "head"
+    assert run(["eval", at, "--text", test, "--component", "head", "--json"]) == 0
+    found = object_of(capsys)
+    assert found["component"] == "head"
+    assert found["lambda"] == made["lambda"]
+    assert found["k"] is None
+    assert run(["eval", at, "--text", test, "--component", "head"]) == 0
+    assert "with component" in capsys.readouterr().out
+    assert run(["generate", at, "the", "--max-new-tokens", "4", "--component", "head", "--explain", "--json"]) == 0
+    assert object_of(capsys)["component"] == "head"
+    assert run(["info", at]) == 0
+    assert "component head: embeddings on att" in capsys.readouterr().out
+
+
+def test_neighbours_can_teach(lm: LanguageModel, texts: dict[str, Path], tmp_path: Path) -> None:
+    from tests.conftest import prose
+
+    folder = tmp_path / "documents"
+    folder.mkdir()
+    for i in range(3):
+        (folder / f"{i}.txt").write_text(prose(i, 6))
+    store = api.build(lm, tmp_path / "store", folder)
+    with pytest.raises(KnnlmError, match="neighbours teach at the tuned τ: run 'knnlm tune' first"):
+        api.distill(store, texts["valid"], model=lm, taught=0.5)
+    api.tune(store, texts["valid"], model=lm, k=8, mask="exact")
+    made = api.distill(store, texts["valid"], model=lm, taught=0.5, **QUICK)  # type: ignore[arg-type]
+    assert made.about["teacher"]["k"] == 8
+    assert made.about["interp_ppl"] <= made.about["base_ppl"]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--size", "0"], "size 0 of embeddings is out of range: choose 1 to 64"),
+        (["--size", "65"], "choose 1 to 64"),
+        (["--kind", "softmaxes", "--size", "17"], "choose 1 to 16"),
+        (["--kind", "networks"], "did you mean 'network'"),
+        (["--name", "../up"], "is not a name for a component"),
+        (["--taught", "1.5"], "choose 0 to 1"),
+        (["--lr", "0"], "learning rate 0.0 is out of range"),
+        (["--epochs", "0"], "0 epochs are out of range"),
+        (["--key", "fnn"], "did you mean 'ffn'"),
+        ([], "was not tuned, so it knows no validation text: give one with --text VALID"),
+    ],
+)
+def test_bad_input(
+    store: Store, texts: dict[str, Path], words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [*words, "--text", str(texts["valid"])] if words else []
+    if words[:1] == ["--taught"]:
+        assert run(["tune", str(store.path), "--text", str(texts["valid"]), "--exact", "--k", "4"]) == 0
+    assert run(["distill", str(store.path), *given]) == 2
+    said = capsys.readouterr().err.strip().splitlines()[-1]
+    assert sentence in said
+
+
+def test_a_store_without_ffn_and_a_component_of_another_model(
+    store: Store, lm: LanguageModel, texts: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    thin = api.build(lm, tmp_path / "thin", texts["train"], keys=["att"])
+    assert run(["distill", str(thin.path), "--text", str(texts["valid"]), "--key", "ffn"]) == 1
+    assert "ffn" in capsys.readouterr().err
+    assert run(["eval", str(thin.path), "--text", str(texts["test"]), "--component", "head"]) == 1
+    assert "has no component: run 'knnlm distill" in capsys.readouterr().err
+    api.distill(store, texts["valid"], model=lm, **QUICK)  # type: ignore[arg-type]
+    with pytest.raises(KnnlmError, match="unknown component 'heads'"):
+        load_distilled(store, "heads")
+    other = tmp_path / "other"
+    shutil.copytree(store.path, other)
+    manifest = read_json(other / "manifest.json")
+    manifest["meta"]["model"]["fingerprint"] = "0" * 32
+    write_json(other / "manifest.json", manifest)
+    with pytest.raises(KnnlmError, match="learned from another model's states"):
+        load_distilled(open_store(other), "head")
+
+
+def test_a_component_takes_no_options_of_a_search(
+    store: Store, texts: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["eval", str(store.path), "--text", str(texts["test"]), "--component", "head", "--k", "4"]) == 2
+    assert "--k belongs to a search: leave it out with --component" in capsys.readouterr().err
