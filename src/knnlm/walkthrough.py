@@ -1,4 +1,4 @@
-"""`knnlm demo`: embedded text → tokenizer → LM → store → indexes → tune → eval → a table and a page.
+"""`knnlm demo`: embedded text → tokenizer → LM → store → indexes → tune → eval → distill → a table and a page.
 
 It only puts the operations of api.py in a row. Every step leaves its result in the folder, so an interrupted demo goes
 on where it stopped and a finished one only shows itself again.
@@ -8,17 +8,19 @@ import importlib.metadata
 import math
 import platform
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from knnlm import api
+from knnlm.distill import HOW, distill, list_distilled, load_distilled
 from knnlm.errors import unknown
 from knnlm.evaluation import (
     Evaluation,
     Scored,
     Tuned,
     evaluate,
+    evaluate_component,
     from_fields,
     lambda_curve,
     score,
@@ -27,6 +29,7 @@ from knnlm.evaluation import (
     votes_of,
 )
 from knnlm.files import finite, only_writer, read_json, write_bytes, write_json
+from knnlm.learning.substitutes import Substitute
 from knnlm.lm.documents import Source
 from knnlm.lm.embedded import Embedded
 from knnlm.lm.load import LanguageModel, load_model
@@ -45,6 +48,8 @@ from knnlm.taps import KEYS
 from knnlm.version import __version__
 from knnlm.view import passage
 
+HEAD = "head"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
@@ -55,20 +60,24 @@ class Scale:
     valid_characters: int
     test_characters: int
     k: int
+    epochs: int
+    """Passes over the store for the head that does without a search."""
 
 
 SCALES = {
-    "demo": Scale(preset=DEMO, train_characters=10_000, valid_characters=700, test_characters=1000, k=1024),
-    "smoke": Scale(preset=SMOKE, train_characters=200, valid_characters=100, test_characters=100, k=64),
+    "demo": Scale(preset=DEMO, train_characters=10_000, valid_characters=700, test_characters=1000, k=1024, epochs=2),
+    "smoke": Scale(preset=SMOKE, train_characters=200, valid_characters=100, test_characters=100, k=64, epochs=1),
 }
 
 
 class Demo(NamedTuple):
-    """What the demo found (each row with the fields of `knnlm eval --json`) and where its page is."""
+    """What the demo found (each row with the fields of `knnlm eval --json`) and where its page is; `distilled` is what
+    a head learned from the store does without a search."""
 
     page: Page
     report: Path
     rows: list[dict[str, Any]]
+    distilled: dict[str, Any]
 
 
 class _Texts(NamedTuple):
@@ -94,10 +103,11 @@ def demo(out: str | Path = "demo", scale: str = "demo", *, progress: bool = Fals
         valid, test = (api.queries(store, text, lm, progress) for text in (texts.valid, texts.test))
         settings = _settings(store, size.k, progress)
         measured = [_measure(store, valid, test, what, folder / "rows", progress) for what in settings]
-        page = _page(scale, size, trained, lm, store, valid, test, measured, str(out))
+        head = _without_search(store, valid, test, lm, size, progress)
+        page = _page(scale, size, trained, lm, store, valid, test, measured, head, str(out))
         report = folder / "report.html"
         write_bytes(report, render(page).encode())
-    return Demo(page, report, [_fields(m) for m in measured])
+    return Demo(page, report, [_fields(m) for m in measured], _named_lambda(finite(head._asdict())))
 
 
 class _Measured(NamedTuple):
@@ -143,9 +153,20 @@ def _measure(store: Store, valid: Store, test: Store, what: Retrieval, folder: P
     return _Measured(mask, tuned, evaluation, seconds)
 
 
+def _without_search(store: Store, valid: Store, test: Store, lm: LanguageModel, size: Scale, show: bool) -> Evaluation:
+    """A head learned from the store in the place of the search; one that is there is not learned again."""
+    found = load_distilled(store, HEAD) if HEAD in list_distilled(store) else None
+    if found is None or found.about["store"] != store.fingerprint:
+        what = Substitute(keys=(store.keys[0],))
+        found = distill(store, valid, lm, what, name=HEAD, how=replace(HOW, epochs=size.epochs), progress=show)
+    evaluation = evaluate_component(test, found.component, found.lam)
+    say(f"{HEAD}, without a search: {evaluation.base_ppl:.1f} → {evaluation.interp_ppl:.1f}", show)
+    return evaluation
+
+
 def _page(
     scale: str, size: Scale, trained: Trained, lm: LanguageModel, store: Store, valid: Store, test: Store,
-    measured: list[_Measured], out: str,
+    measured: list[_Measured], head: Evaluation, out: str,
 ) -> Page:  # fmt: skip
     best = min(measured, key=lambda m: m.tuned.interp_ppl)
     curves = [_curves(store, valid, m.tuned) for m in measured]
@@ -159,7 +180,7 @@ def _page(
         temperature_curves=tuple(tau for tau, _ in curves),
         lambda_curves=tuple(lam for _, lam in curves),
         passage=text,
-        facts=_facts(scale, size, trained, store, valid, test, measured),
+        facts=_facts(scale, size, trained, store, valid, test, measured, head),
         commands=_next_commands(out),
         command="knnlm demo" + ("" if scale == "demo" else f" --scale {scale}") + f" --out {out}",
     )
@@ -189,8 +210,9 @@ def _row(m: _Measured) -> Row:
 
 
 def _facts(
-    scale: str, size: Scale, trained: Trained, store: Store, valid: Store, test: Store, measured: list[_Measured]
-) -> tuple[tuple[str, str], ...]:
+    scale: str, size: Scale, trained: Trained, store: Store, valid: Store, test: Store, measured: list[_Measured],
+    head: Evaluation,
+) -> tuple[tuple[str, str], ...]:  # fmt: skip
     p = size.preset
     return (
         ("Text", "docstrings and language reference of this Python, split by module"),
@@ -200,6 +222,8 @@ def _facts(
         ("Store", f"{store.rows:,} rows, window {store.meta['window']}, stride {store.meta['stride']}"),
         ("Validation text", f"{valid.rows:,} tokens (λ and τ are tuned here)"),
         ("Test text", f"{test.rows:,} tokens, {test.words:,} words (everything is reported here)"),
+        ("Without a search", f"a second softmax on {store.keys[0]}, learned from the store: {head.base_ppl:.1f} → "
+                             f"{head.interp_ppl:.1f} at λ = {head.lam:.2f} (knnlm distill)"),
         ("Interval", f"paired bootstrap, resampling each {measured[0].evaluation.ratio_ci95_unit}"),
         ("Scale", scale),
         ("knnlm", __version__),
@@ -210,6 +234,7 @@ def _next_commands(out: str) -> tuple[str, ...]:
     return (
         f"knnlm info {out}/store",
         f"knnlm generate {out}/store 'The with statement is used' --max-new-tokens 20 --explain",
+        f"knnlm eval {out}/store --embedded --component {HEAD}",
         f"knnlm build {out}/model --text YOUR_FOLDER --out mystore",
         "knnlm tune mystore --text SOME_OF_YOUR_TEXT",
         "knnlm eval mystore --text OTHER_TEXT_OF_YOURS",
@@ -221,15 +246,20 @@ def _fields(m: _Measured) -> dict[str, Any]:
         **asdict(m.tuned.retrieval), **finite(m.evaluation._asdict()), "factory": m.mask, "seconds": m.seconds,
         "valid_ppl": m.tuned.interp_ppl,
     }  # fmt: skip
-    fields["lambda"] = fields.pop("lam")
-    return fields
+    return _named_lambda(fields)
+
+
+def _named_lambda(fields: dict[str, Any]) -> dict[str, Any]:
+    """λ by the name that it has in JSON."""
+    return {"lambda" if name == "lam" else name: value for name, value in fields.items()}
 
 
 def as_json(found: Demo) -> dict[str, Any]:
     """The object of `knnlm demo --json`."""
     best = min(found.rows, key=lambda row: float(row["valid_ppl"]))
     return {
-        "base_ppl": best["base_ppl"], "rows": found.rows, "best": best, "report": str(found.report),
+        "base_ppl": best["base_ppl"], "rows": found.rows, "best": best, "distilled": found.distilled,
+        "report": str(found.report),
         "command": found.page.command, "facts": dict(found.page.facts), "versions": _versions(),
     }  # fmt: skip
 

@@ -54,8 +54,8 @@ def generate(
     if prompt == "-" and not text:
         raise UsageError("nothing came from stdin: pipe the prompt in, or give it as an argument")
     loaded = api.load(
-        store, model=model, component=component, key=key, metric=metric, mask=mask(index, exact), k=k, lam=lam, temperature=temperature_knn,
-        device=device, progress=True,
+        store, model=model, component=component, key=key, metric=metric, mask=mask(index, exact), k=k, lam=lam,
+        temperature=temperature_knn, device=device, progress=True,
     )  # fmt: skip
     streams = not json and not compare
     found = generation.generate(loaded, text, how, compare=compare, explain=explain, stream=_write if streams else None)

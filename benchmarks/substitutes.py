@@ -1,0 +1,116 @@
+"""Learning a head from a store beside the bare matrix products, and beside learning it through the frozen LM.
+
+    .venv/bin/python benchmarks/substitutes.py [--preset laptop] [--steps 30] [--repeats 5]
+
+One update of one embedding a word over att, three ways, interleaved, medians of rows a second:
+
+    store     knnlm.learning: rows from the store's files, shuffled, loss, backward, AdamW
+    memory    the same products, loss and AdamW on one batch that is in memory already
+    through   the frozen LM run over the windows that give the same rows, then the same update
+    bare      the same with windows that do not overlap, so that most tokens have less context than the store's
+
+Prints one JSON object. The model is not trained: speed does not depend on what its weights are.
+"""
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+
+from knnlm.learning.learn import BATCH
+from knnlm.learning.rows import RowBatches
+from knnlm.learning.substitutes import Substitute, begin
+from knnlm.lm.embedded import Embedded
+from knnlm.lm.load import LanguageModel, load_model
+from knnlm.lm.portions import Excerpts
+from knnlm.lm.presets import new_model, preset
+from knnlm.lm.tokenizer import token_stream, train_tokenizer
+from knnlm.states import build_states
+from knnlm.states.store import Store
+from knnlm.taps import Tap
+from knnlm.taps.head import output_embedding
+
+
+class Head:
+    """A head and its optimiser."""
+
+    def __init__(self, lm: LanguageModel) -> None:
+        self.module = begin(Substitute(), output_embedding(lm.model).weight)
+        self.optimizer = torch.optim.AdamW(self.module.parameters(), lr=1e-4, fused=True)
+
+    def update(self, states: torch.Tensor, targets: torch.Tensor) -> None:
+        """One step."""
+        self.module.component().target_losses(states, targets).mean().backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+
+
+def from_store(lm: LanguageModel, store: Store, steps: int) -> float:
+    """Rows a second, reading and shuffling included."""
+    head, batches = Head(lm), RowBatches([store.key("att")], store.targets, BATCH, seed=0)
+    began = time.perf_counter()
+    for step in range(steps):
+        batch = batches.at(step)
+        head.update(batch.states, batch.targets)
+    return steps * BATCH / (time.perf_counter() - began)
+
+
+def from_memory(lm: LanguageModel, store: Store, steps: int) -> float:
+    """Rows a second of the same update on a batch that is there."""
+    head, batch = Head(lm), RowBatches([store.key("att")], store.targets, BATCH, seed=0).at(0)
+    began = time.perf_counter()
+    for _ in range(steps):
+        head.update(batch.states, batch.targets)
+    return steps * BATCH / (time.perf_counter() - began)
+
+
+def through_the_lm(lm: LanguageModel, tokens: torch.Tensor, context: int, stride: int, steps: int) -> float:
+    """Rows a second where the LM is run for every batch; of each window its last `stride` tokens are learned from."""
+    head, tap = Head(lm), Tap(lm.model, ["att", "ffn"])
+    windows = max(1, BATCH // stride)
+    pieces = tokens.unfold(0, context + 1, stride)
+    began = time.perf_counter()
+    for step in range(steps):
+        ids = pieces[torch.arange(step * windows, (step + 1) * windows) % len(pieces)]
+        with torch.no_grad():
+            states = tap.read(ids[:, :-1]).of("att")[:, -stride:].reshape(windows * stride, -1).float()
+        head.update(states, ids[:, -stride:].reshape(-1))
+    tap.close()
+    return steps * windows * stride / (time.perf_counter() - began)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--preset", default="laptop")
+    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--repeats", type=int, default=5)
+    given = parser.parse_args()
+    p = preset(given.preset)
+    text = Excerpts(Embedded("train"), 1500)
+    rates: dict[str, list[float]] = {name: [] for name in ("store", "memory", "through", "bare")}
+    with tempfile.TemporaryDirectory() as folder:
+        tokenizer = train_tokenizer((d.text for d in text), p.vocab_size)
+        new_model(p, len(tokenizer), 0).save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        lm = load_model(folder)
+        store = build_states(lm, text, Path(folder) / "store", keys=["att"])
+        tokens = torch.from_numpy(token_stream(tokenizer, text).astype("int64"))
+        for _ in range(given.repeats):
+            rates["store"].append(from_store(lm, store, given.steps))
+            rates["memory"].append(from_memory(lm, store, given.steps))
+            rates["through"].append(through_the_lm(lm, tokens, p.context, p.context // 2, given.steps))
+            rates["bare"].append(through_the_lm(lm, tokens, p.context, p.context, given.steps))
+    found: dict[str, float] = {f"{name}, rows/s": round(statistics.median(values)) for name, values in rates.items()}
+    for other in ("memory", "through", "bare"):
+        pairs = zip(rates["store"], rates[other], strict=True)
+        found[f"store / {other}"] = round(statistics.median(a / b for a, b in pairs), 3)
+    print(json.dumps({"preset": p.name, "rows": store.rows, "repeats": given.repeats, **found}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
