@@ -189,7 +189,7 @@ LAPTOP_SCALE = Scale(
     ),
     components=(128, 64),
     learning=Learning(
-        sizes=(1, 2, 3, 5, 9), seeds=3, rates=(1e-4, 3e-4, 1e-3), epochs=4, adaptive=3, views=(2, 3),
+        sizes=(1, 2, 3, 9), seeds=3, rates=(1e-4, 3e-4, 1e-3), epochs=3, adaptive=3, views=(2, 3),
         clusters=(2, 3, 6), networks=(256, 1024), soft=(0.5, 1.0),
     ),
 )  # fmt: skip
