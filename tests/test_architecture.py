@@ -13,7 +13,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 ROOMS = [
     ("version", "errors"), ("files",), ("progress",), ("formula",), ("lm",), ("taps",), ("states",), ("similarity",),
     ("search",), ("components",), ("mixture",), ("metrics",), ("learning",),
-    ("evaluation",), ("distill",), ("settings",), ("resolve",), ("hf",),
+    ("evaluation",), ("distillation",), ("settings",), ("resolve",), ("hf",),
     ("api",), ("report",), ("view",), ("generation",), ("harness",), ("walkthrough",), ("paper",), ("cli",),
     ("__main__",),
 ]  # fmt: skip

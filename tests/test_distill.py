@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+import knnlm.learning.fit as fit_module
 from knnlm import api
 from knnlm.cli.main import run
-from knnlm.distill import list_distilled, load_distilled
+from knnlm.distillation import list_distilled, load_distilled
 from knnlm.errors import KnnlmError
 from knnlm.files import read_json, write_json
 from knnlm.hf.model import KNNLMForCausalLM
@@ -44,7 +45,8 @@ def test_what_is_distilled_is_evaluated_and_generates(
     made = api.distill(store, texts["valid"], model=lm, kind=kind, size=size, metric=metric, **QUICK)  # type: ignore[arg-type]
     assert made.component.keys == keys
     assert list_distilled(store) == ["head"]
-    assert [p.name for p in (store.path / "components").iterdir()] == ["head.safetensors"]
+    kept = sorted(p.name for p in (store.path / "components" / "head").iterdir() if p.name != ".lock")
+    assert kept == sorted(["component.json", f"{made.about['xxh3']}.safetensors"])
     _, found = api.evaluate_component(store, "head", texts["valid"], model=lm)
     assert found.interp_ppl == pytest.approx(made.about["interp_ppl"], rel=1e-6)
     assert found.interp_ppl <= found.base_ppl
@@ -93,6 +95,10 @@ def test_the_commands(store: Store, texts: dict[str, Path], capsys: pytest.Captu
     assert "with component" in capsys.readouterr().out
     assert run(["generate", at, "the", "--max-new-tokens", "4", "--component", "head", "--explain", "--json"]) == 0
     assert object_of(capsys)["component"] == "head"
+    assert run(["generate", at, "the", "--max-new-tokens", "4", "--component", "head", "--explain", "--compare"]) == 0
+    said = capsys.readouterr().out
+    assert "p_head" in said
+    assert "kNN" not in said
     assert run(["info", at]) == 0
     assert "component head: embeddings on att" in capsys.readouterr().out
 
@@ -113,6 +119,55 @@ def test_neighbours_can_teach(lm: LanguageModel, texts: dict[str, Path], tmp_pat
     assert made.about["interp_ppl"] <= made.about["base_ppl"]
 
 
+def test_an_interrupted_distillation_goes_on_and_another_request_begins_anew(
+    store: Store, lm: LanguageModel, texts: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, looks = fit_module._look, 0
+
+    def dies(*given: object) -> object:
+        nonlocal looks
+        looks += 1
+        if looks == 3:
+            raise KeyboardInterrupt
+        return real(*given)  # type: ignore[arg-type]
+
+    whole = api.distill(store, texts["valid"], model=lm, name="whole", **QUICK)  # type: ignore[arg-type]
+    monkeypatch.setattr(fit_module, "_look", dies)
+    with pytest.raises(KeyboardInterrupt):
+        api.distill(store, texts["valid"], model=lm, name="cut", **QUICK)  # type: ignore[arg-type]
+    assert list_distilled(store) == ["whole"]
+    other = api.distill(store, texts["valid"], model=lm, name="cut", size=2, **QUICK)  # type: ignore[arg-type]
+    assert other.about["what"]["size"] == 2
+    again = api.distill(store, texts["valid"], model=lm, name="cut", **QUICK)  # type: ignore[arg-type]
+    assert again.about["xxh3"] == whole.about["xxh3"]
+
+
+def test_damage_is_seen_and_said(
+    store: Store, lm: LanguageModel, texts: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = api.distill(store, texts["valid"], model=lm, **QUICK)  # type: ignore[arg-type]
+    assert run(["verify", str(store.path)]) == 0
+    assert "1 components are whole" in capsys.readouterr().out
+    file = store.path / "components" / "head" / made.about["file"]
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(data)
+    for verb in (["verify"], ["eval", "--text", str(texts["test"]), "--component", "head"]):
+        assert run([verb[0], str(store.path), *verb[1:]]) == 1
+        assert f"is damaged or missing: run 'knnlm distill {store.path} --name head' again" in capsys.readouterr().err
+    assert run(["info", str(store.path)]) == 0
+
+
+def test_every_public_name_is_what_it_says() -> None:
+    import types
+
+    import knnlm
+
+    knnlm.load  # noqa: B018
+    for name in knnlm.__all__:
+        assert not isinstance(getattr(knnlm, name), types.ModuleType), name
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
@@ -125,6 +180,10 @@ def test_neighbours_can_teach(lm: LanguageModel, texts: dict[str, Path], tmp_pat
         (["--lr", "0"], "learning rate 0.0 is out of range"),
         (["--epochs", "0"], "0 epochs are out of range"),
         (["--key", "fnn"], "did you mean 'ffn'"),
+        (["--seed", "-1"], "seed -1 is out of range"),
+        (["--kind", "network", "--key", "att"], "leave out --key"),
+        (["--kind", "softmaxes", "--metric", "l2"], "leave out --metric"),
+        (["--kind", "clusters", "--taught", "0.5"], "leave out --taught"),
         ([], "was not tuned, so it knows no validation text: give one with --text VALID"),
     ],
 )
@@ -132,7 +191,7 @@ def test_bad_input(
     store: Store, texts: dict[str, Path], words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = [*words, "--text", str(texts["valid"])] if words else []
-    if words[:1] == ["--taught"]:
+    if "--taught" in words:
         assert run(["tune", str(store.path), "--text", str(texts["valid"]), "--exact", "--k", "4"]) == 0
     assert run(["distill", str(store.path), *given]) == 2
     said = capsys.readouterr().err.strip().splitlines()[-1]
@@ -143,8 +202,9 @@ def test_a_store_without_ffn_and_a_component_of_another_model(
     store: Store, lm: LanguageModel, texts: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     thin = api.build(lm, tmp_path / "thin", texts["train"], keys=["att"])
-    assert run(["distill", str(thin.path), "--text", str(texts["valid"]), "--key", "ffn"]) == 1
-    assert "ffn" in capsys.readouterr().err
+    for words in (["--key", "ffn"], ["--kind", "network"]):
+        assert run(["distill", str(thin.path), "--text", str(texts["valid"]), *words]) == 1
+        assert "ffn" in capsys.readouterr().err
     assert run(["eval", str(thin.path), "--text", str(texts["test"]), "--component", "head"]) == 1
     assert "has no component: run 'knnlm distill" in capsys.readouterr().err
     api.distill(store, texts["valid"], model=lm, **QUICK)  # type: ignore[arg-type]
@@ -164,3 +224,5 @@ def test_a_component_takes_no_options_of_a_search(
 ) -> None:
     assert run(["eval", str(store.path), "--text", str(texts["test"]), "--component", "head", "--k", "4"]) == 2
     assert "--k belongs to a search: leave it out with --component" in capsys.readouterr().err
+    assert run(["eval", str(store.path), "--text", str(texts["test"]), "--component", "h", "--temperature", "4"]) == 2
+    assert "--temperature belongs to a search" in capsys.readouterr().err

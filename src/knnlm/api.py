@@ -9,15 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from knnlm.distill import HOW, Distilled, load_distilled
-from knnlm.distill import distill as distill_states
+from knnlm.distillation import Distilled, load_distilled
+from knnlm.distillation import distill as distill_states
 from knnlm.errors import DamagedError, UsageError
 from knnlm.evaluation import Evaluation, Tuned
 from knnlm.evaluation import evaluate as evaluate_queries
 from knnlm.evaluation import evaluate_component as evaluate_distilled
 from knnlm.evaluation import tune as tune_queries
 from knnlm.files import fingerprint
-from knnlm.learning.substitutes import Substitute, checked_kind
+from knnlm.learning.learn import HOW
 from knnlm.lm.documents import Source, Split, hub_dataset, local_text
 from knnlm.lm.embedded import Embedded
 from knnlm.lm.load import LanguageModel, load_model
@@ -36,6 +36,7 @@ from knnlm.resolve import (
     the_model,
     the_settings,
     the_store,
+    the_substitute,
     the_validation,
 )
 from knnlm.search.exact import check_k
@@ -228,27 +229,27 @@ def distill(
     name: str = "head",
     kind: str = "embeddings",
     key: str | None = None,
-    size: int = 1,
-    metric: str = "ip",
+    size: int | None = None,
+    metric: str | None = None,
     taught: float = 0.0,
-    lr: float = HOW.lr,
-    epochs: int = HOW.epochs,
+    lr: float | None = None,
+    epochs: int | None = None,
     seed: int = 0,
     device: str | None = None,
     progress: bool = False,
 ) -> Distilled:
     """Learn a component from the store's rows that `evaluate` and `load` can use in the place of the search.
 
-    Stopped and mixed by a validation text: the one given, or else the one that the store was tuned on. A network reads
-    att and ffn; `taught` is the share of the loss that neighbours in other documents teach.
+    Stopped and mixed by a validation text: the one given, or else the one that the store was tuned on. `size` counts
+    embeddings a word, softmaxes, clusters, or the inner width of a network, which reads att and ffn; `taught` is the
+    share of the loss that neighbours in other documents teach.
     """
     opened = the_store(store)
-    keys = opened.keys if kind == "network" else (key or opened.keys[0],)
-    what = Substitute(kind=checked_kind(kind), keys=keys, size=size, metric=checked_metric(metric))
+    what = the_substitute(opened, kind, key, size, metric)
     teacher = choose_tuned(opened, key=key) if taught else None
     if taught and teacher is None:
         raise UsageError(f"{opened.path} is not tuned, and neighbours teach at the tuned τ: run 'knnlm tune' first")
-    how = replace(HOW, lr=lr, epochs=epochs)
+    how = replace(HOW, lr=HOW.lr if lr is None else lr, epochs=HOW.epochs if epochs is None else epochs)
     lm = the_model(opened, model, device)
     if text is None and dataset is None and not embedded:
         valid = the_validation(opened)
@@ -311,7 +312,9 @@ def load(
 
     opened = the_store(store)
     if component is not None:
-        refuse_retrieval(key=key, metric=metric, mask=mask, score=score, k=k, temperature=temperature)
+        refuse_retrieval(
+            "--temperature-knn", key=key, metric=metric, mask=mask, score=score, k=k, temperature=temperature
+        )
         found = load_distilled(opened, component)
         lm = the_model(opened, model, device)
         distilled = found if lam is None else found._replace(lam=lam)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from knnlm.components.knn import TargetVotes, check_tau
 from knnlm.components.predictor import Predictor
 from knnlm.errors import UsageError
+from knnlm.learning.learn import states_of
 from knnlm.metrics import helping, perplexity, ratio_interval
 from knnlm.mixture import check_lambda, fit_lambda, mix, oracle
 from knnlm.search.cache import cached_neighbors
@@ -174,8 +175,7 @@ def evaluate(store: Store, queries: Store, tuned: Tuned, *, progress: bool = Fal
 
 def evaluate_component(queries: Store, component: Predictor, lam: float) -> Evaluation:
     """All numbers of a text with a component in the place of the search: no k, no recall."""
-    states = np.concatenate([queries.key(key).all() for key in component.keys], axis=1)
-    logs = component.target_logprobs(states, queries.targets)
+    logs = component.target_logprobs(states_of(queries, component.keys), queries.targets)
     return _numbers(
         queries, logs, lam, temperature=component.tau, temperature_units=None, k=None,
         coverage=float(np.isfinite(logs).mean()), recall=None,

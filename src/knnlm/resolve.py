@@ -11,6 +11,7 @@ from typing import Any
 from knnlm.errors import KnnlmError, UsageError
 from knnlm.evaluation import Tuned
 from knnlm.files import fingerprint
+from knnlm.learning.substitutes import Substitute, checked_kind
 from knnlm.lm.load import LanguageModel, load_model
 from knnlm.progress import say
 from knnlm.search.index import index_manifest, list_indexes
@@ -19,6 +20,7 @@ from knnlm.settings import choose_tuned, not_tuned
 from knnlm.similarity import checked_metric
 from knnlm.states.store import Store, open_store
 from knnlm.states.table import MANIFEST
+from knnlm.taps import KEYS
 
 CACHE = Path("cache") / "states"
 
@@ -133,9 +135,28 @@ def the_validation(store: Store) -> Store:
     raise UsageError(f"{store.path} was not tuned, so it knows no validation text: give one with --text VALID")
 
 
-def refuse_retrieval(**given: Any) -> None:
+def the_substitute(store: Store, kind: str, key: str | None, size: int | None, metric: str | None) -> Substitute:
+    """What to learn from a store, with the size and metric that its kind usually has."""
+    chosen = checked_kind(kind)
+    if chosen in ("network", "softmaxes") and metric not in (None, "ip"):
+        raise UsageError(f"a {chosen} component scores by inner product: leave out --metric")
+    if chosen == "network":
+        if key is not None:
+            raise UsageError("a network reads att and ffn: leave out --key")
+        for needed in KEYS:
+            store.key(needed)
+    usual = {"embeddings": 1, "softmaxes": 2, "clusters": min(2 * store.vocab_size, store.rows),
+             "network": 4 * store.key(store.keys[0]).type.width}  # fmt: skip
+    return Substitute(
+        kind=chosen, keys=tuple(KEYS) if chosen == "network" else (key or store.keys[0],),
+        size=usual[chosen] if size is None else size,
+        metric=checked_metric(metric or ("l2" if chosen == "clusters" else "ip")),
+    )  # fmt: skip
+
+
+def refuse_retrieval(tau_option: str, **given: Any) -> None:
     """Options of a search where a component is used in its place."""
-    options = {"mask": "--index and --exact", "temperature": "--temperature-knn"}
+    options = {"mask": "--index and --exact", "temperature": tau_option}
     for name, value in given.items():
         if value is not None:
             raise UsageError(f"{options.get(name, f'--{name}')} belongs to a search: leave it out with --component")

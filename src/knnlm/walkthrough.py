@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from knnlm import api
-from knnlm.distill import HOW, distill, list_distilled, load_distilled
+from knnlm.distillation import distill, list_distilled, load_distilled
 from knnlm.errors import unknown
 from knnlm.evaluation import (
     Evaluation,
@@ -28,7 +28,8 @@ from knnlm.evaluation import (
     tune,
     votes_of,
 )
-from knnlm.files import finite, only_writer, read_json, write_bytes, write_json
+from knnlm.files import fingerprint, finite, only_writer, read_json, write_bytes, write_json
+from knnlm.learning.learn import HOW
 from knnlm.learning.substitutes import Substitute
 from knnlm.lm.documents import Source
 from knnlm.lm.embedded import Embedded
@@ -156,9 +157,10 @@ def _measure(store: Store, valid: Store, test: Store, what: Retrieval, folder: P
 def _without_search(store: Store, valid: Store, test: Store, lm: LanguageModel, size: Scale, show: bool) -> Evaluation:
     """A head learned from the store in the place of the search; one that is there is not learned again."""
     found = load_distilled(store, HEAD) if HEAD in list_distilled(store) else None
-    if found is None or found.about["store"] != store.fingerprint:
-        what = Substitute(keys=(store.keys[0],))
-        found = distill(store, valid, lm, what, name=HEAD, how=replace(HOW, epochs=size.epochs), progress=show)
+    what, how = Substitute(keys=(store.keys[0],)), replace(HOW, epochs=size.epochs)
+    wanted = {"store": store.fingerprint, "valid": valid.fingerprint, "how": asdict(how), "what": asdict(what)}
+    if found is None or fingerprint({name: found.about[name] for name in wanted}) != fingerprint(wanted):
+        found = distill(store, valid, lm, what, name=HEAD, how=how, progress=show)
     evaluation = evaluate_component(test, found.component, found.lam)
     say(f"{HEAD}, without a search: {evaluation.base_ppl:.1f} → {evaluation.interp_ppl:.1f}", show)
     return evaluation

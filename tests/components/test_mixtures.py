@@ -66,8 +66,8 @@ def test_clusters_are_their_formula(seed: int, clusters: int, words: int, metric
     centroids = rng.standard_normal((clusters, 3)).astype(np.float32)
     bias = rng.standard_normal(clusters).astype(np.float32)
     found = Clusters(
-        ("att",), torch.from_numpy(centroids), word_shares(cluster_of, tokens, clusters, words), torch.from_numpy(bias),
-        metric, tau,
+        ("att",), torch.from_numpy(centroids), torch.from_numpy(bias),
+        *word_shares(cluster_of, tokens, clusters, words), metric, tau,
     )  # fmt: skip
     h = rng.standard_normal((5, 3)).astype(np.float32)
     m = np.zeros((words, clusters))
@@ -88,7 +88,7 @@ def test_a_cluster_for_every_row_is_the_store_without_a_mask() -> None:
     rng = np.random.default_rng(5)
     keys, tokens = rng.standard_normal((12, 4)).astype(np.float32), rng.integers(0, 6, 12)
     made = Clusters(
-        ("att",), torch.from_numpy(keys), word_shares(np.arange(12), tokens, 12, 6), torch.zeros(12), "l2", 1.0
+        ("att",), torch.from_numpy(keys), torch.zeros(12), *word_shares(np.arange(12), tokens, 12, 6), "l2", 1.0
     )
     h = rng.standard_normal((3, 4)).astype(np.float32)
     truth = p_knn(similarity(keys.astype(np.float64), h.astype(np.float64), "l2"), tokens, 6, 12, 1.0)
@@ -97,8 +97,20 @@ def test_a_cluster_for_every_row_is_the_store_without_a_mask() -> None:
 
 def test_an_empty_cluster_and_an_absent_word_have_no_share() -> None:
     shares = word_shares(np.array([0, 0]), np.array([1, 1]), clusters=2, words=3)
-    assert shares[1].tolist() == [0.0, -np.inf]
-    assert torch.isneginf(shares[0]).all()
-    made = Clusters(("att",), torch.zeros(2, 1), shares, torch.zeros(2), "ip", 1.0)
+    assert [t.tolist() for t in shares] == [[0], [0.0], [0, 1, 0]]
+    made = Clusters(("att",), torch.zeros(2, 1), torch.zeros(2), *shares, "ip", 1.0)
     assert made.target_logprobs(np.zeros((1, 1)), np.array([0])).tolist() == [-np.inf]
     assert made.target_logprobs(np.zeros((1, 1)), np.array([1]))[0] == pytest.approx(np.log(0.5))
+
+
+@pytest.mark.parametrize("metric", ["l2", "ip"])
+def test_gradients_of_clusters_are_right(metric: Metric) -> None:
+    rng = np.random.default_rng(4)
+    votes = word_shares(rng.integers(0, 4, 30), rng.integers(0, 5, 30), 4, 5)
+    h, targets = torch.randn(6, 3, dtype=torch.float64), torch.tensor([0, 4, 2, 2, 1, 3])
+
+    def loss(centroids: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        return Clusters(("att",), centroids, bias, *votes, metric, 0.8).target_losses(h, targets).sum()
+
+    parts = (torch.randn(4, 3, dtype=torch.float64), torch.randn(4, dtype=torch.float64))
+    assert torch.autograd.gradcheck(loss, tuple(p.requires_grad_() for p in parts))

@@ -9,7 +9,7 @@ import torch
 from knnlm.components.clusters import Clusters, word_shares
 from knnlm.components.embeddings import new_embeddings
 from knnlm.components.network import Network
-from knnlm.components.saved import Component, kind_of, load_component, save_component
+from knnlm.components.saved import Component, kind_of, load_component, on_device, save_component
 from knnlm.components.softmaxes import Softmaxes
 from knnlm.errors import DamagedError, KnnlmError
 from knnlm.lm.checkpoint import save_tensors
@@ -28,7 +28,7 @@ def every_kind() -> list[Component]:
         new_embeddings("att", t(2 * V, D), torch.full((V,), 2), "l2", 1.3),
         Softmaxes(("ffn",), t(V, D), t(R, D, D), t(R, D), t(R, D), t(R), 0.7),
         Network(("att", "ffn"), t(V, D), t(D, 2 * D), t(5, 2 * D), t(5), t(D, 5), 1.1),
-        Clusters(("att",), t(3, D), shares, t(3), "l2", 2.0),
+        Clusters(("att",), t(3, D), t(3), *shares, "l2", 2.0),
     ]
 
 
@@ -62,13 +62,24 @@ def test_a_high_temperature_flattens(component: Component) -> None:
     assert torch.allclose(flat, flat[:1], atol=1e-3)  # the same for every state
 
 
+@pytest.mark.parametrize("component", every_kind()[1:3], ids=kind_of)  # rows of a word cannot be counted there
+def test_a_component_computes_where_its_tensors_are(component: Component) -> None:
+    elsewhere = on_device(component, torch.device("meta"))
+    found = elsewhere.logprobs(torch.zeros(2, D * len(component.keys), device="meta"))
+    assert found.device.type == "meta"
+
+
 def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "one.safetensors"
     save_tensors(file, {"weight": torch.zeros(1)}, {"kind": "poodle"})
     with pytest.raises(KnnlmError, match="unknown kind of component 'poodle'"):
         load_component(file)
     save_tensors(file, {"weight": torch.zeros(1)}, {"kind": "embeddings", "fields": {}, "about": {}})
-    with pytest.raises(DamagedError, match="lacks parts of its component"):
+    with pytest.raises(DamagedError, match="do not make a component"):
+        load_component(file)
+    good = new_embeddings("att", torch.zeros(4, 2), torch.full((2,), 2), "ip")
+    save_component(file, good._replace(counts=torch.ones(3, dtype=torch.int64)), {})
+    with pytest.raises(DamagedError, match="do not make a component"):
         load_component(file)
     file.write_bytes(file.read_bytes()[:-20])
     with pytest.raises(DamagedError, match="damaged"):

@@ -28,7 +28,9 @@ def test_every_row_is_counted_in_the_nearest_cluster(store: Store, tmp_path: Pat
     nearest = torch.cdist(states, found.centroids).argmin(1).numpy()
     sizes = np.bincount(nearest, minlength=len(found.centroids))
     assert sizes.min() > 0
-    shares = found.shares.exp().numpy()
+    words = np.repeat(np.arange(store.vocab_size), found.counts.numpy())
+    shares = np.zeros((store.vocab_size, len(sizes)))
+    shares[words, found.entries.numpy()] = found.shares.exp().numpy()
     assert np.allclose(shares.sum(0), 1, atol=1e-5)
     for c in range(len(sizes)):
         wanted = np.bincount(store.targets[nearest == c], minlength=store.vocab_size) / sizes[c]
@@ -52,11 +54,25 @@ def test_learning_them_further_lowers_the_mixture(store: Store, queries: Store, 
     )
     further = learn(
         begin_clusters(begun.component), store, queries, tmp_path / "fit", Fit(lr=1e-2, epochs=3, patience=9),  # type: ignore[arg-type]
-        stop_mixed=True, about={},
+        about={},
     )  # fmt: skip
     after = at_tau(further.component, further.component.tau, queries.lm_logprob, states, queries.targets)
     assert after.ppl <= begun.ppl
     assert further.fitted.valid_loss == pytest.approx(np.log(after.ppl), abs=1e-4)
+
+
+def test_the_best_temperature_is_found_beyond_a_plateau() -> None:
+    """Far from the best τ the component is useless, λ is zero and nothing changes with τ."""
+    rng = np.random.default_rng(1)
+    weight = torch.from_numpy(rng.standard_normal((50, 8)).astype(np.float32))
+    made = new_embeddings("att", weight, torch.ones(50, dtype=torch.int64), "ip", 1.0)
+    states = 300 * rng.standard_normal((3000, 8)).astype(np.float32)
+    p = made._replace(tau=600.0).logprobs(torch.from_numpy(states)).exp().double().numpy()
+    targets = np.array([rng.choice(50, p=row / row.sum()) for row in p])
+    lm = np.full(3000, -np.log(50) + 0.1)
+    found = at_best_tau(made, lm, states, targets)
+    assert found.component.tau == pytest.approx(600, rel=0.5)
+    assert found.ppl < 0.98 * perplexity(lm)
 
 
 @pytest.mark.parametrize("truth", [0.02, 0.7, 1.0, 30.0])

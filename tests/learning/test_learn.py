@@ -13,9 +13,10 @@ from knnlm.learning.fit import Fit
 from knnlm.learning.learn import Mixed, learn, states_of
 from knnlm.learning.substitutes import Substitute, begin
 from knnlm.lm.load import LanguageModel
-from knnlm.mixture import mix
+from knnlm.mixture import fit_lambda, mix
 from knnlm.states.build import build_states
 from knnlm.states.store import Store
+from knnlm.taps import Tap
 from knnlm.taps.head import output_embedding
 from tests.search.conftest import built as built
 from tests.search.conftest import lm as lm
@@ -25,18 +26,17 @@ from tests.search.conftest import store as store
 QUICK = Fit(lr=1e-2, epochs=3, patience=3)
 
 
-def begin_loss(w_sm: torch.Tensor, key: str, queries: Store) -> float:
-    same = new_embeddings(key, w_sm.detach().float(), torch.ones(len(w_sm), dtype=torch.int64), "ip")
-    return -float(same.target_logprobs(queries.key(key).all(), queries.targets).mean())
-
-
 def test_the_output_embedding_over_ffn_is_the_lm(lm: LanguageModel, queries: Store) -> None:
     weight = output_embedding(lm.model).weight.detach().float()
     same = new_embeddings("ffn", weight, torch.ones(len(weight), dtype=torch.int64), "ip")
-    states = torch.from_numpy(queries.key("ffn").all().astype(np.float32))
-    truth = lm.model.get_output_embeddings()(states).log_softmax(1).detach().double().numpy()
-    found = same.target_logprobs(states.numpy(), queries.targets)
-    assert np.allclose(found, truth[np.arange(len(found)), queries.targets], atol=1e-5)
+    ids = torch.from_numpy(queries.targets[:16].astype(np.int64))[None]
+    tap = Tap(lm.model, ["ffn"])
+    with torch.inference_mode():
+        states, truth = tap.read(ids).ffn[0], lm.model(input_ids=ids).logits[0].log_softmax(1)
+    tap.close()
+    assert torch.allclose(same.logprobs(states), truth, atol=1e-5)
+    stored = same.target_logprobs(queries.key("ffn").all(), queries.targets)
+    assert np.allclose(stored, queries.lm_logprob, atol=5e-3)  # states in fp16
 
 
 @pytest.mark.parametrize(
@@ -54,9 +54,11 @@ def test_learning_lowers_the_loss_of_unseen_rows(
 ) -> None:
     w_sm = output_embedding(lm.model).weight
     head = learn(begin(what, w_sm), store, queries, tmp_path, QUICK, about=asdict(what))
-    found = -head.component.target_logprobs(states_of(queries, what.keys), queries.targets).mean()
-    assert found == pytest.approx(head.fitted.valid_loss, abs=1e-5)
-    assert found < begin_loss(w_sm, what.keys[-1], queries)
+    logs = head.component.target_logprobs(states_of(queries, what.keys), queries.targets)
+    lm_logs = queries.lm_logprob
+    mixed = -mix(lm_logs, logs, fit_lambda(lm_logs, logs)).mean()
+    assert mixed == pytest.approx(head.fitted.valid_loss, abs=1e-5)
+    assert mixed < -lm_logs.mean() - 1e-3
     assert head.fitted.best_step > 0
     again = learn(begin(what, w_sm), store, queries, tmp_path, QUICK, about=asdict(what))
     assert again.fitted == head.fitted
@@ -81,8 +83,11 @@ def test_the_interpolated_loss_is_that_of_the_mixture(
         aim=Mixed(0.25, with_lm.lm_logprob),
         about={},
     )
-    knn = head.component.target_logprobs(states_of(queries, ("att",)), queries.targets)
-    assert -mix(queries.lm_logprob, knn, 0.25).mean() == pytest.approx(head.fitted.valid_loss, abs=1e-5)
+    plain = learn(begin(Substitute(), w_sm), with_lm, queries, tmp_path / "plain", QUICK, about={})
+    states = with_lm.key("att").all()
+    losses = [-mix(with_lm.lm_logprob, h.component.target_logprobs(states, with_lm.targets), 0.25).mean()
+              for h in (head, plain)]  # fmt: skip
+    assert losses[0] < losses[1]  # each is best at what it was asked for
     with pytest.raises(KnnlmError, match="log"):  # this store was built without the LM's log p
         Mixed(0.25, store.lm_logprob)
     with pytest.raises(KnnlmError, match="choose between 0 and 1"):

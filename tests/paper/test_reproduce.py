@@ -15,7 +15,8 @@ import pytest
 
 from knnlm.cli.main import run
 from knnlm.lm.documents import HubDataset
-from knnlm.paper.recipes import recipes
+from knnlm.paper.plan import plan
+from knnlm.paper.recipes import capacity, recipes
 from knnlm.paper.runner import load_records, most_neighbours, unique_rows
 from knnlm.paper.scales import SCALES, SMOKE_SCALE, HubArticles
 from knnlm.states.store import open_store
@@ -101,6 +102,13 @@ def test_the_papers_own_scale_is_planned_with_its_constants(capsys: pytest.Captu
         assert constant in steps
     assert found["bytes"] > 112_735_284 * 2 * 2 * 1024  # att and ffn in fp16
     assert found["seconds"] > 0
+
+
+def test_a_plan_of_what_is_learned_has_the_lm_and_its_store() -> None:
+    rows = capacity.recipe(SCALES["laptop"]).rows
+    found = plan(rows, SCALES["laptop"], speed=1e10)
+    assert [step.kind for step in found.steps][:2] == ["train", "build"]
+    assert sum(step.kind == "learn" for step in found.steps) > len(rows)  # other learning rates are tried
 
 
 def test_a_plan_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,8 +29,9 @@ def test_one_learning_rate_for_all_sizes_and_seeds_of_a_family(smoke: Smoke) -> 
         learned = smoke.records[row.name]["results"]["learned"]
         if row.fitted:
             rates.setdefault(first_of_family(row, smoke.scale), set()).add(learned["rate"])
-            tried = {float(rate): loss for rate, loss in learned["rates"].items()}
-            assert set(tried) == set(smoke.scale.learning.rates)
+            tried = {float(rate): loss for rate, loss in learned["rates"].items() if loss is not None}
+            assert set(tried) >= set(smoke.scale.learning.rates)
+            assert len(tried) > len(smoke.scale.learning.rates)  # the best of two is at an end
             assert learned["rate"] == min(tried, key=lambda rate: tried[rate])
         else:
             assert learned["rate"] is None
@@ -40,8 +41,8 @@ def test_one_learning_rate_for_all_sizes_and_seeds_of_a_family(smoke: Smoke) -> 
 def test_no_mixture_is_worse_on_validation_than_its_lm(smoke: Smoke) -> None:
     for row in learned_rows(smoke):
         r = smoke.records[row.name]["results"]
-        assert r["tuned"]["valid_ppl"] <= r["tau_1"]["valid_ppl"] + 1e-9, row.name
-        assert r["tau_1"]["valid_ppl"] <= r["base"]["valid_ppl"] + 1e-9, row.name
+        assert r["tuned"]["valid_ppl"] <= r["as_learned"]["valid_ppl"] + 1e-9, row.name
+        assert r["as_learned"]["valid_ppl"] <= r["base"]["valid_ppl"] + 1e-9, row.name
         assert r["on_calibrated"]["valid_ppl"] <= r["base"]["calibrated_valid_ppl"] + 1e-9, row.name
         assert (
             r["documents"]["tokens"]

@@ -21,14 +21,18 @@ def distill(
     ] = "embeddings",
     key: Annotated[str | None, typer.Option("--key", help="Which states it reads: att or ffn.")] = None,
     size: Annotated[
-        int, typer.Option("--size", help="Embeddings a word, softmaxes, clusters, or inner width of a network.")
-    ] = 1,
-    metric: Annotated[str, typer.Option("--metric", help="ip or l2.")] = "ip",
+        int | None,
+        typer.Option(
+            "--size",
+            help="Embeddings a word (1), softmaxes (2), clusters (2 a word), or inner width of a network (4 × width).",
+        ),
+    ] = None,
+    metric: Annotated[str | None, typer.Option("--metric", help="ip, or l2 (clusters).")] = None,
     taught: Annotated[
         float, typer.Option("--taught", help="Share of the loss that neighbours in other documents teach, 0 to 1.")
     ] = 0.0,
-    lr: Annotated[float, typer.Option("--lr", help="Learning rate.")] = 3e-4,
-    epochs: Annotated[int, typer.Option("--epochs", help="Passes over the store, at most.")] = 4,
+    lr: Annotated[float | None, typer.Option("--lr", help="Learning rate.")] = None,
+    epochs: Annotated[int | None, typer.Option("--epochs", help="Passes over the store, at most.")] = None,
     seed: Annotated[int, typer.Option("--seed", help="Of where it begins and of the order of rows.")] = 0,
     device: Device = None,
     json: Json = False,

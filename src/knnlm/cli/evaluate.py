@@ -57,7 +57,9 @@ def evaluate(
         raise unknown("score", score, ("search", "real"))
     chosen = mask(index, exact)
     if component is not None:
-        refuse_retrieval(key=key, metric=metric, mask=chosen, score=score, k=k, temperature=temperature)
+        refuse_retrieval(
+            "--temperature", key=key, metric=metric, mask=chosen, score=score, k=k, temperature=temperature
+        )
         found, e = api.evaluate_component(
             store, component, text or None, dataset=dataset, embedded=embedded, model=model, lam=lam, device=device,
             progress=True,

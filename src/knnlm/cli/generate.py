@@ -61,7 +61,7 @@ def generate(
     found = generation.generate(loaded, text, how, compare=compare, explain=explain, stream=_write if streams else None)
     if streams:
         _write("\n")
-    show(json, _fields(text, found, loaded, how), _lines(text, found, loaded.model.config.lam))
+    show(json, _fields(text, found, loaded, how), _lines(text, found, loaded.model.config))
 
 
 def _write(text: str) -> None:
@@ -82,12 +82,12 @@ def _fields(prompt: str, found: "Generated", loaded: Any, how: Any) -> dict[str,
     }  # fmt: skip
 
 
-def _lines(prompt: str, found: "Generated", lam: float) -> list[str]:
+def _lines(prompt: str, found: "Generated", config: Any) -> list[str]:
     from knnlm.report import explained
 
     lines: list[str] = []
     if found.base_text is not None:
-        lines += explained.side_by_side(prompt, found.base_text, found.text)
+        lines += explained.side_by_side(prompt, found.base_text, found.text, config.component)
     if found.explained:
-        lines += explained.lines(found.explained, lam)
+        lines += explained.lines(found.explained, config.lam, config.component)
     return lines

@@ -10,7 +10,7 @@ def info(store: StorePath, json: Json = False) -> None:
 
     Example: knnlm info store
     """
-    from knnlm.distill import list_distilled, load_distilled
+    from knnlm.distillation import about_distilled, list_distilled
     from knnlm.files import read_json
     from knnlm.search.index import list_indexes
     from knnlm.settings import load_tuned
@@ -23,7 +23,7 @@ def info(store: StorePath, json: Json = False) -> None:
          "base_ppl": t.base_ppl}
         for t in load_tuned(opened)
     ]  # fmt: skip
-    components = {name: load_distilled(opened, name).about for name in list_distilled(opened)}
+    components = {name: about_distilled(opened, name) for name in list_distilled(opened)}
     size = sum(f["bytes"] for part in opened.table.manifest["parts"] for f in part["files"].values())
     meta = opened.meta
     fields = {

@@ -4,10 +4,13 @@ from knnlm.cli.options import Json, StorePath, show
 
 
 def verify(store: StorePath, json: Json = False) -> None:
-    """Read every byte of a store, its indexes and caches and compare it with its checksum; damage ends it with 1.
+    """Read every byte of a store, its indexes, components and caches and compare it with its checksum.
+
+    Damage ends it with 1.
 
     Example: knnlm verify store
     """
+    from knnlm.distillation import FOLDER, about_distilled, list_distilled, load_distilled
     from knnlm.search.cache import KIND as NEIGHBORS
     from knnlm.search.index import list_indexes, open_index
     from knnlm.settings import load_tuned
@@ -21,8 +24,14 @@ def verify(store: StorePath, json: Json = False) -> None:
     for name in indexes:
         read += int(open_index(opened, name).manifest["bytes"])
     load_tuned(opened)
+    components = list_distilled(opened)
+    for name in components:
+        load_distilled(opened, name)
+        read += (store / FOLDER / name / str(about_distilled(opened, name)["file"])).stat().st_size
     for folder in sorted(p.parent for p in store.glob("cache/*/*/manifest.json")):
         kind = {"states": STATES, "neighbors": NEIGHBORS}[folder.parent.name]
         read += verify_table(open_table(folder, kind, unfinished=True))
     fields = {"path": str(store), "rows": opened.rows, "bytes": read, "indexes": indexes, "ok": True}
-    show(json, fields, [f"{store}: {opened.rows:,} rows and {len(indexes)} indexes are whole ({read / 1e6:,.1f} MB)"])
+    fields["components"] = components
+    parts = f"{opened.rows:,} rows, {len(indexes)} indexes and {len(components)} components"
+    show(json, fields, [f"{store}: {parts} are whole ({read / 1e6:,.1f} MB)"])

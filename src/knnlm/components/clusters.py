@@ -2,11 +2,13 @@
 
     p(w) = Σ_c softmax((C ⊗ h + b) / τ)_c · M[w, c]          M[w, c] = share of cluster c's rows that hold w
 
-Our `centroids` are the paper's clustered W_ds, `shares` its M; `bias` is b, zero unless it was learned. In log space; a
-word that no cluster holds has log p = -inf, as one that no neighbour holds has. Knows nothing of how the clusters were
-found or of λ.
+Our `centroids` are the paper's clustered W_ds; `bias` is b, zero unless it was learned. M is kept as what of it is not
+zero, sorted by word: an `entry` is a cluster, and `shares` its log M; `counts` says how many entries each word has. In
+log space; a word that no cluster holds has log p = -inf, as one that no neighbour holds has. Knows nothing of how the
+clusters were found or of λ.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +20,7 @@ from knnlm.components.predictor import in_blocks
 from knnlm.similarity import Metric
 
 _ROWS = 512
+_NUMBERS = 1 << 24  # of the votes that are spread over words at once
 
 
 class Clusters(NamedTuple):
@@ -26,33 +29,50 @@ class Clusters(NamedTuple):
     keys: tuple[str, ...]
     centroids: torch.Tensor
     """(C, D)"""
-    shares: torch.Tensor
-    """log M, (V, C); -inf where a cluster does not hold a word."""
     bias: torch.Tensor
     """(C,)"""
+    entries: torch.Tensor
+    """(E,) int64: clusters, those of word 0 first."""
+    shares: torch.Tensor
+    """(E,) log M of each entry."""
+    counts: torch.Tensor
+    """(V,) int64: entries of each word, E in all."""
     metric: Metric
     tau: float
 
     @property
     def vocab_size(self) -> int:
         """Words that can be predicted."""
-        return len(self.shares)
+        return len(self.counts)
 
     @property
     def multiplications(self) -> int:
-        """Multiplications for one token: those of the centroids, and of the entries of M that are not zero."""
-        return self.centroids.numel() + int(self.shares.isfinite().sum())
+        """Multiplications for one token: those of the centroids, and of the entries of M."""
+        return self.centroids.numel() + len(self.entries)
 
     def logprobs(self, states: torch.Tensor) -> torch.Tensor:
-        """log p (B, V) for states (B, D): a product of matrices, largest term taken out first."""
+        """log p (B, V) for states (B, D), largest weight taken out first."""
         weights = self._scores(states.float()).log_softmax(1)
-        best = weights.max(1, keepdim=True).values
-        return ((weights - best).double().exp() @ self.shares.double().exp().T).log().float() + best
+        words = torch.repeat_interleave(torch.arange(self.vocab_size, device=states.device), self.counts)
+        found = []
+        for some in weights.split(max(1, _NUMBERS // max(1, len(words)))):
+            best = some.max(1, keepdim=True).values
+            votes = (some[:, self.entries] + self.shares - best).double().exp()
+            mass = torch.zeros(len(some), self.vocab_size, dtype=torch.float64, device=states.device)
+            found.append(mass.index_add(1, words, votes).log().float() + best)
+        return torch.cat(found)
 
     def target_losses(self, states: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """-log p(target) (B,)."""
+        """-log p(target) (B,): every row of M that is asked for is spread out, and no other."""
         scores = self._scores(states)
-        return scores.logsumexp(1) - (scores + self.shares[targets]).logsumexp(1)
+        ends = self.counts.cumsum(0)
+        counts = self.counts[targets]
+        rows = torch.repeat_interleave(torch.arange(len(targets), device=targets.device), counts)
+        first = torch.repeat_interleave(ends[targets] - counts - (counts.cumsum(0) - counts), counts)
+        places = first + torch.arange(len(rows), device=targets.device)
+        held = torch.full(scores.shape, -math.inf, dtype=scores.dtype, device=scores.device)
+        held[rows, self.entries[places]] = self.shares[places].to(scores.dtype)
+        return scores.logsumexp(1) - (scores + held).logsumexp(1)
 
     def target_logprobs(self, states: NDArray[Any], targets: NDArray[np.integer]) -> NDArray[np.float64]:
         """log p of one target for each state, a block at a time."""
@@ -62,12 +82,19 @@ class Clusters(NamedTuple):
         return row_scores(self.centroids, states, self.metric, self.tau) + self.bias / self.tau
 
 
-def word_shares(
-    cluster_of: NDArray[np.integer], tokens: NDArray[np.integer], clusters: int, words: int
-) -> torch.Tensor:
-    """log M (V, C) from the cluster and the token of every stored row."""
-    counts = np.zeros((words, clusters), np.float64)
-    np.add.at(counts, (tokens, cluster_of), 1.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        found = np.log(counts / counts.sum(axis=0, keepdims=True))
-    return torch.from_numpy(np.nan_to_num(found, nan=-np.inf, neginf=-np.inf).astype(np.float32))
+class WordShares(NamedTuple):
+    """What of M is not zero (Clusters has the same fields)."""
+
+    entries: torch.Tensor
+    shares: torch.Tensor
+    counts: torch.Tensor
+
+
+def word_shares(cluster_of: NDArray[np.integer], tokens: NDArray[np.integer], clusters: int, words: int) -> WordShares:
+    """M from the cluster and the token of every stored row."""
+    pairs, times = np.unique(tokens.astype(np.int64) * clusters + cluster_of, return_counts=True)
+    sizes = np.bincount(cluster_of, minlength=clusters)
+    entries, held = pairs % clusters, pairs // clusters
+    shares = np.log(times / sizes[entries]).astype(np.float32)
+    counts = np.bincount(held, minlength=words)
+    return WordShares(torch.from_numpy(entries), torch.from_numpy(shares), torch.from_numpy(counts.astype(np.int64)))

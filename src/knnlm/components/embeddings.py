@@ -7,11 +7,12 @@ word has at least one. Our `weight` is Ŵ_ds, `counts` the rows of each word (th
 the rows were found or of λ.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.autograd.function import once_differentiable
 
 from knnlm.components.knn import check_tau
 from knnlm.components.predictor import in_blocks
@@ -43,9 +44,9 @@ class Embeddings(NamedTuple):
         return self.weight.numel()
 
     def logprobs(self, states: torch.Tensor) -> torch.Tensor:
-        """log p (B, V) for states (B, D), on their device."""
-        scores = row_scores(self.weight.to(states.device), states.float(), self.metric, self.tau)
-        return by_word(scores, self.counts.to(states.device)) - scores.logsumexp(1, keepdim=True)
+        """log p (B, V) for states (B, D)."""
+        scores = row_scores(self.weight, states.float(), self.metric, self.tau)
+        return by_word(scores, self.counts) - scores.logsumexp(1, keepdim=True)
 
     def target_logprobs(self, states: NDArray[Any], targets: NDArray[np.integer]) -> NDArray[np.float64]:
         """log p of one target for each state, a block at a time so that the scores stay small."""
@@ -74,17 +75,37 @@ def row_scores(weight: torch.Tensor, states: torch.Tensor, metric: Metric, tau: 
     return scores / tau if tau != 1 else scores
 
 
-def target_losses(scores: torch.Tensor, targets: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
-    """-log p(target) (B,) from row scores (B, R): log Σ over all rows less log Σ over the target's."""
-    if len(counts) == scores.shape[1]:  # one row each
-        own = scores.gather(1, targets[:, None])[:, 0]
+def target_losses(scores: torch.Tensor, targets: torch.Tensor, counts: torch.Tensor | None = None) -> torch.Tensor:
+    """-log p(target) (B,) from row scores (B, R): log Σ over all rows less log Σ over the target's. Without `counts`
+    every word has one row."""
+    if counts is None or len(counts) == scores.shape[1]:
+        ids, missing = targets[:, None], None
     else:
-        starts = counts.cumsum(0) - counts
         places = torch.arange(int(counts.max()), device=scores.device)
-        ids = starts[targets, None] + places
         missing = places >= counts[targets, None]
-        own = scores.gather(1, ids.masked_fill(missing, 0)).masked_fill(missing, -torch.inf).logsumexp(1)
-    return scores.logsumexp(1) - own
+        ids = ((counts.cumsum(0) - counts)[targets, None] + places).masked_fill(missing, 0)
+    return cast(torch.Tensor, _Losses.apply(scores, ids, missing))
+
+
+class _Losses(torch.autograd.Function):
+    """The loss and its gradient, softmax less the target's share of it, in one array: memory is slower than arithmetic
+    here, and autograd would pass over several of them."""
+
+    @staticmethod
+    def forward(ctx: Any, scores: torch.Tensor, ids: torch.Tensor, missing: torch.Tensor | None) -> torch.Tensor:
+        total, own = scores.logsumexp(1), scores.gather(1, ids)
+        if missing is not None:
+            own = own.masked_fill(missing, -torch.inf)
+        mine = own.logsumexp(1)
+        ctx.save_for_backward(scores, total, own, mine, ids)
+        return total - mine
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, slope: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        scores, total, own, mine, ids = ctx.saved_tensors
+        grad = (scores - total[:, None]).exp_().mul_(slope[:, None])
+        return grad.scatter_add_(1, ids, (own - mine[:, None]).exp() * -slope[:, None]), None, None
 
 
 def by_word(scores: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn.functional import gelu, layer_norm
 
+from knnlm.components.embeddings import target_losses
 from knnlm.components.predictor import in_blocks
 
 _ROWS = 2048
@@ -50,8 +51,7 @@ class Network(NamedTuple):
 
     def target_losses(self, states: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """-log p(target) (B,)."""
-        scores = self._scores(states)
-        return scores.logsumexp(1) - scores.gather(1, targets[:, None])[:, 0]
+        return target_losses(self._scores(states), targets)
 
     def target_logprobs(self, states: NDArray[Any], targets: NDArray[np.integer]) -> NDArray[np.float64]:
         """log p of one target for each state, a block at a time."""

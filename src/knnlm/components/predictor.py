@@ -35,7 +35,7 @@ class Predictor(Protocol):
         ...
 
     def logprobs(self, states: torch.Tensor) -> torch.Tensor:
-        """log p (B, V) for states (B, X), on their device."""
+        """log p (B, V) for states (B, X) that are where its tensors are."""
         ...
 
     def target_losses(self, states: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

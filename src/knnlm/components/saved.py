@@ -50,8 +50,26 @@ def load_component(file: Path) -> Saved:
     if header.get("kind") not in KINDS:
         raise unknown("kind of component", str(header.get("kind")), KINDS)
     kind = KINDS[header["kind"]]
-    fields = {**tensors, **header["fields"]}
-    if set(fields) != set(kind._fields):
-        raise DamagedError(f"{file} lacks parts of its component: distill it again")
-    fields["keys"] = tuple(fields["keys"])
-    return Saved(kind(**fields), header["about"])
+    try:
+        fields = {**tensors, **header["fields"]}
+        fields["keys"] = tuple(fields["keys"])
+        component, about = kind(**fields), header["about"]
+        probe = torch.zeros(1, _width(component))
+        if component.logprobs(probe).shape != (1, component.vocab_size):
+            raise ValueError("shapes")
+    except (KeyError, TypeError, ValueError, RuntimeError, IndexError, AttributeError) as error:
+        raise DamagedError(f"the parts of {file} do not make a component: make it again") from error
+    return Saved(component, about)
+
+
+def on_device(component: Component, device: torch.device) -> Component:
+    """The same with its tensors there."""
+    tensors: dict[str, Any] = {n: v.to(device) for n, v in component._asdict().items() if isinstance(v, torch.Tensor)}
+    return component._replace(**tensors)
+
+
+def _width(component: Component) -> int:
+    """Of all its states together."""
+    if isinstance(component, Network):
+        return component.direct.shape[1]
+    return (component.centroids if isinstance(component, Clusters) else component[1]).shape[1]

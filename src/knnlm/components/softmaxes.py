@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from knnlm.components.embeddings import target_losses
 from knnlm.components.predictor import in_blocks
 
 _ROWS = 1024
@@ -52,7 +53,7 @@ class Softmaxes(NamedTuple):
 
     def target_losses(self, states: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """-log p(target) (B,)."""
-        own = [s.gather(1, targets[:, None])[:, 0] - s.logsumexp(1) for s in self._scores(states)]
+        own = [-target_losses(scores, targets) for scores in self._scores(states)]
         return -(self._shares(states) + torch.stack(own)).logsumexp(0)
 
     def target_logprobs(self, states: NDArray[Any], targets: NDArray[np.integer]) -> NDArray[np.float64]:

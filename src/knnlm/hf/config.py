@@ -7,7 +7,7 @@ from typing import Any
 
 import transformers
 
-from knnlm.distill import component_checksum
+from knnlm.distillation import about_distilled
 from knnlm.errors import KnnlmError
 from knnlm.search.retrieval import Retrieval, check_mask
 from knnlm.states.store import Store, open_store
@@ -78,7 +78,7 @@ class KNNLMConfig(transformers.PreTrainedConfig):  # type: ignore[misc]  # trans
     def check_index(self, store: Store) -> None:
         """Refuse an index or a component that is not the one that this was saved with."""
         if self.component is not None:
-            if component_checksum(store, self.component) != self._setting("xxh3"):
+            if about_distilled(store, self.component)["xxh3"] != self._setting("xxh3"):
                 raise KnnlmError(
                     f"component {self.component} of {store.path} has changed since this kNN-LM was saved: load and "
                     "save it anew"

@@ -20,8 +20,8 @@ import transformers
 from numpy.typing import NDArray
 
 from knnlm.components.knn import KNN, open_knn, weights
-from knnlm.components.saved import Component
-from knnlm.distill import Distilled, component_checksum, load_distilled
+from knnlm.components.saved import Component, on_device
+from knnlm.distillation import Distilled, load_distilled
 from knnlm.errors import KnnlmError, UsageError
 from knnlm.evaluation import Tuned
 from knnlm.hf.config import KNNLMConfig
@@ -112,7 +112,7 @@ class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixi
     def from_component(cls, lm: LanguageModel, store: Store, distilled: Distilled) -> "KNNLMForCausalLM":
         """The same with a component of the store in the place of the search."""
         settings = {
-            "component": distilled.name, "xxh3": component_checksum(store, distilled.name), "lambda": distilled.lam,
+            "component": distilled.name, "xxh3": distilled.about["xxh3"], "lambda": distilled.lam,
             "temperature": distilled.component.tau,
         }  # fmt: skip
         model = cls(_config(lm, store, settings), lm.model)
@@ -206,7 +206,8 @@ class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixi
             votes = weights(near.scores, parts.knn.tau)
         else:
             near = Neighbors(np.empty((len(wanted), 0), np.int64), np.empty((len(wanted), 0), np.float32))
-            knn = parts.knn.target_logprobs(parts.rounded(read).cpu().numpy(), wanted.cpu().numpy())
+            logs = parts.knn.logprobs(parts.rounded(read))
+            knn = logs.gather(1, wanted[:, None])[:, 0].double().cpu().numpy()
             votes = near.scores
         return Look(lm.astype(np.float64), knn, mix(lm, knn, parts.lam), near, votes)
 
@@ -242,7 +243,8 @@ class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixi
             keys: tuple[str, ...] = (knn.key,)
             shared: Any = knn.search
         else:
-            knn = load_distilled(store, self.config.component).component
+            device = self.base.get_input_embeddings().weight.device
+            knn = on_device(load_distilled(store, self.config.component).component, device)
             keys, shared = knn.keys, knn[1]  # a tensor; tuples cannot be watched
         tap = Tap(self.base, ["att", "ffn"] if "att" in keys else ["ffn"], store.meta["att_module"])
         weakref.finalize(shared, tap.close)  # when the last model that shares them is gone

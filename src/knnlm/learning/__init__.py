@@ -1,7 +1,7 @@
-"""Learning from the store, not through the LM: (state, token) rows in, the weights of a component out.
+"""Ŵ: learning from the rows of a store what could stand in its place; the LM is not run again.
 
-    rows   which rows an update sees: shuffled blocks of a memory-mapped store
-    fit    the loop: AdamW, early stopping on validation rows, exact resume
-
-The frozen LM is never run again. This room knows losses and tensors; what they mean is the component's affair.
+rows           which rows an update sees          fit           the loop, with exact resume
+substitutes    what is learned and how it begins  clustering    a store as clusters
+learn          the losses                         soft          neighbours in other documents as teachers
+temperature    the τ that mixes best with an LM
 """

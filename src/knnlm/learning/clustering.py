@@ -1,7 +1,7 @@
 """A store → clusters: k-means over some of its rows, then every row counted in the nearest.
 
-FAISS's k-means; the paper's code gave it 20 rounds over a fifth of its rows, some 340 for each centroid. Kept in a file, found again. Knows
-nothing of τ: what comes out votes at τ = 1 until somebody tunes it.
+FAISS's k-means; the paper's code gave it 20 rounds over a fifth of its rows, some 340 for each centroid. Kept in a
+file, found again. Knows nothing of τ: what comes out votes at τ = 1 until somebody tunes it.
 """
 
 from pathlib import Path
@@ -29,7 +29,10 @@ def cluster(
     """`count` clusters of a store's states (fewer where some stay empty); L2 k-means, scored by `metric` afterwards."""
     if count > store.rows:
         raise UsageError(f"{count:,} clusters are more than the {store.rows:,} rows: choose fewer")
-    about = {"store": store.fingerprint, "key": key, "count": count, "metric": metric, "seed": seed}
+    about = {
+        "store": store.fingerprint, "key": key, "count": count, "metric": metric, "seed": seed, "rounds": ROUNDS,
+        "points": POINTS,
+    }  # fmt: skip
     if file.is_file():
         saved = load_component(file)
         if saved.about != about or not isinstance(saved.component, Clusters):
@@ -49,7 +52,7 @@ def cluster(
             meter.advance(len(rows))
     held, place = np.unique(nearest, return_inverse=True)  # an empty cluster would take probability and give none
     centroids = torch.from_numpy(np.asarray(means.centroids)[held])
-    shares = word_shares(place, store.targets, len(held), store.vocab_size)
-    found = Clusters((key,), centroids, shares, torch.zeros(len(held)), metric, 1.0)
+    votes = word_shares(place, store.targets, len(held), store.vocab_size)
+    found = Clusters((key,), centroids, torch.zeros(len(held)), *votes, metric, 1.0)
     save_component(file, found, about)
     return found

@@ -25,6 +25,10 @@ RECORD, LAST, BEST = "fitted.json", "last.safetensors", "best.safetensors"
 SAVE_SECONDS = 60.0
 
 
+class Diverged(KnnlmError):
+    """The learning rate was too large."""
+
+
 class Batches(Protocol):
     """Where updates get their rows."""
 
@@ -130,7 +134,7 @@ def _look(module: torch.nn.Module, validate: Callable[[], float], state: Progres
     with torch.inference_mode():
         found = validate()
     if not math.isfinite(found):
-        raise KnnlmError(f"the validation loss became {found} after {step} updates: choose a smaller learning rate")
+        raise Diverged(f"the validation loss became {found} after {step} updates: choose a smaller learning rate")
     state = state._replace(history=[*state.history, {"step": step, "valid_loss": found}])
     if found < state.best_loss:
         save_tensors(out / BEST, module.state_dict(), {"step": step})

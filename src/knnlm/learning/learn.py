@@ -1,10 +1,12 @@
-"""A component learned from the rows of a store: cross-entropy, stopped by the rows of a validation text.
+"""A component learned from the rows of a store, stopped by the rows of a validation text.
 
     hard     loss = -log p(target)
     mixed    loss = -log( (1-λ) p_LM(target) + λ p(target) )              the paper's interpolated loss
     soft     loss = (1-s) · hard - s · Σ_w q(w) log p(w)                  q: what the neighbours said (soft.py)
 
-The LM is not run: its states, and for the mixture its log p, are there already. Knows nothing of results.
+Whatever is minimised, validation looks at the best mixture with the LM, since that is what a component is for; it is
+finite also where the component alone holds a word impossible. The LM is not run: its states, and for the mixture its
+log p, are there already. Knows nothing of results.
 """
 
 import math
@@ -22,12 +24,13 @@ from knnlm.errors import KnnlmError
 from knnlm.files import fingerprint
 from knnlm.learning.fit import Fit, Fitted, fit
 from knnlm.learning.rows import Batch, RowBatches, in_memory
+from knnlm.learning.substitutes import NOISE
 from knnlm.mixture import fit_lambda, mix
 from knnlm.states.store import Store
 from knnlm.states.table import Column
 
-BATCH = 1024
-HOW = Fit(lr=1e-3, epochs=8, looks=2, patience=3)
+BATCH = 256
+HOW = Fit(lr=3e-4, epochs=3, looks=2, patience=3)
 
 
 class Learnable(Protocol):
@@ -73,15 +76,12 @@ def learn(
     *,
     seed: int = 0,
     aim: Mixed | Soft | None = None,
-    stop_mixed: bool = False,
     about: Mapping[str, Any],
     progress: bool = False,
 ) -> Learned:
     """Fit the module to `store`, stopped by `valid`; found again in `out` if it was fitted before.
 
-    Validation looks at what is minimised, or with `stop_mixed` at the best mixture with the LM, which is finite also
-    where the component alone holds a word impossible. `about` says how the module began and what the aim was made of,
-    so that nothing else is taken for it.
+    `about` says how the module began and what the aim was made of, so that nothing else is taken for it.
     """
     keys = module.component().keys
     columns = [store.key(key) for key in keys]
@@ -92,13 +92,13 @@ def learn(
 
     def validate() -> float:
         found = module.component().target_logprobs(states, valid.targets)
-        lm = valid.lm_logprob if stop_mixed or isinstance(aim, Mixed) else found
-        lam = fit_lambda(lm, found) if stop_mixed else aim.lam if isinstance(aim, Mixed) else 1.0
-        return -float(np.mean(mix(lm, found, lam)))
+        if np.isnan(found).any():
+            return math.nan
+        return -float(np.mean(mix(valid.lm_logprob, found, fit_lambda(valid.lm_logprob, found))))
 
     recipe = fingerprint({
         "store": store.fingerprint, "valid": valid.fingerprint, "about": dict(about), "how": asdict(how), "seed": seed,
-        "batch": batch, "aim": None if aim is None else [type(aim).__name__, aim[0]], "stop_mixed": stop_mixed,
+        "batch": batch, "noise": NOISE, "aim": None if aim is None else [type(aim).__name__, aim[0]],
     })  # fmt: skip
     fitted = fit(module, batches, lambda b: of(module.component(), b), validate, how, out, recipe, progress)  # type: ignore[arg-type]
     module.requires_grad_(False)

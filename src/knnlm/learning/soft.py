@@ -2,8 +2,9 @@
 
     q(w) = Σ_{i: token_i = w} softmax(score/τ)_i          i among the k nearest rows of other documents
 
-Of each row the likeliest words are kept and their probabilities scaled to one: kNN as a teacher that has not seen the
-answer. A table on disk, made once, resumed where it stopped. Knows nothing of what learns from it.
+Of each row the likeliest words are kept and their probabilities scaled to one; `kept` is what they were in sum. kNN as
+a teacher that has not seen the answer. A table on disk, made once, resumed where it stopped. Knows nothing of what
+learns from it.
 """
 
 from pathlib import Path
@@ -31,11 +32,11 @@ _COMMIT_ROWS = 1 << 14
 def soft_targets(
     store: Store, key: str, metric: Metric, k: int, tau: float, out: Path, progress: bool = False
 ) -> Table:
-    """The table (columns `words` and `shares`) for a store."""
+    """The table (columns `words`, `shares` and `kept`) for a store."""
     documents = store.table.manifest["summary"]["documents"]
     if documents < 2:
         raise KnnlmError(f"{store.path} holds one document, which has no neighbours elsewhere: give a store of several")
-    columns = {"words": ColumnType("<i4", KEPT), "shares": ColumnType("<f2", KEPT)}
+    columns = {"words": ColumnType("<i4", KEPT), "shares": ColumnType("<f2", KEPT), "kept": ColumnType("<f4", 0)}
     meta = {"store": store.fingerprint, "key": key, "metric": metric, "k": k, "temperature": tau}
     with (
         only_writer(out),
@@ -43,10 +44,10 @@ def soft_targets(
         Meter("neighbours elsewhere", store.rows, "rows", progress, start=writer.rows) as meter,
     ):
         if not writer.manifest["complete"]:
-            for first, near in neighbors_elsewhere(store, key, k, metric, start=writer.rows):
+            for _, near in neighbors_elsewhere(store, key, k, metric, start=writer.rows):
                 writer.append(_likeliest(store, near, tau))
                 meter.advance(len(near.ids))
-                if writer.pending >= _COMMIT_ROWS or first + len(near.ids) == store.rows:
+                if writer.pending >= _COMMIT_ROWS:
                     writer.commit()
             writer.finish({})
     return open_table(out, KIND)
@@ -56,15 +57,17 @@ def _likeliest(store: Store, near: Neighbors, tau: float) -> dict[str, Any]:
     """The words that neighbours (B, K) voted for, likeliest first; where they are fewer than kept, shares of zero."""
     tokens = torch.from_numpy(store.targets[near.ids].astype(np.int64))
     votes = torch.from_numpy(weights(near.scores, tau)).exp().masked_fill_(torch.from_numpy(near.ids < 0), 0)
-    words, shares = [], []
+    words, shares, kept = [], [], []
     for start in range(0, len(tokens), _ROWS):
         some = slice(start, start + _ROWS)
         mass = torch.zeros(len(tokens[some]), store.vocab_size).scatter_add_(1, tokens[some], votes[some])
         best = mass.topk(min(KEPT, store.vocab_size), dim=1)
         pad = KEPT - best.values.shape[1]
+        kept.append(best.values.sum(1))
         scaled = best.values / best.values.sum(1, keepdim=True).clamp_min(torch.finfo(torch.float32).tiny)
         shares.append(torch.nn.functional.pad(scaled, (0, pad)))
         words.append(torch.nn.functional.pad(best.indices, (0, pad)))
     return {
-        "words": torch.cat(words).numpy().astype(np.int32), "shares": torch.cat(shares).numpy().astype(np.float16)
+        "words": torch.cat(words).numpy().astype(np.int32), "shares": torch.cat(shares).numpy().astype(np.float16),
+        "kept": torch.cat(kept).numpy(),
     }  # fmt: skip

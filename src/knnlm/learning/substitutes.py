@@ -2,7 +2,7 @@
 
 | kind         | what                                              | begins as                                       |
 |--------------|---------------------------------------------------|-------------------------------------------------|
-| `embeddings` | n rows a word, or as many as words deserve        | W_sm for each, a little noise where n > 1       |
+| `embeddings` | n rows a word, or as many as words deserve        | W_sm for each, and noise where n > 1            |
 | `softmaxes`  | R views of the state over one output embedding    | W_sm behind views that change nothing, and noise |
 | `network`    | a small network over att and ffn together         | the LM itself                                   |
 | `clusters`   | centroids of the store's rows and what they weigh  | k-means of the store (clustering.py)            |
@@ -27,7 +27,8 @@ from knnlm.similarity import Metric
 
 Kind = Literal["embeddings", "softmaxes", "network", "clusters"]
 _MOST: dict[Kind, int] = {"embeddings": 64, "softmaxes": 16, "network": 1 << 16, "clusters": 1 << 24}
-_NOISE = 0.02  # of the spread of W_sm: enough to tell equal rows apart
+NOISE = 0.3
+"""Of the spread of W_sm: copies that begin almost equal stay so for as long as learning lasts, and add nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +66,7 @@ def begin(
     if what.kind == "clusters":
         raise ValueError("clusters begin from a store: begin_clusters")
     generator = torch.Generator().manual_seed(seed)
-    w_sm = w_sm.detach().float()
+    w_sm = w_sm.detach().float().cpu()
     if what.kind == "embeddings":
         rows = np.full(len(w_sm), what.size) if counts is None else counts
         return _Embeddings(what, w_sm, torch.from_numpy(np.asarray(rows, np.int64)), generator)
@@ -121,9 +122,9 @@ class _Softmaxes(torch.nn.Module):
         self.what, width = what, w_sm.shape[1]
         self.embedding = torch.nn.Parameter(w_sm.clone(), requires_grad=what.own_embedding)
         views = torch.eye(width).repeat(what.size, 1, 1)
-        self.views = torch.nn.Parameter(views + torch.randn(views.shape, generator=generator) * _NOISE / width**0.5)
+        self.views = torch.nn.Parameter(views + torch.randn(views.shape, generator=generator) * NOISE / width**0.5)
         self.view_bias = torch.nn.Parameter(torch.zeros(what.size, width))
-        self.gate = torch.nn.Parameter(torch.randn(what.size, width, generator=generator) * _NOISE / width**0.5)
+        self.gate = torch.nn.Parameter(torch.randn(what.size, width, generator=generator) * NOISE / width**0.5)
         self.gate_bias = torch.nn.Parameter(torch.zeros(what.size))
 
     def component(self) -> Softmaxes:
@@ -158,4 +159,4 @@ class _Clusters(torch.nn.Module):
 
 
 def _noise(like: torch.Tensor, w_sm: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    return torch.randn(like.shape, generator=generator) * _NOISE * w_sm.std()
+    return torch.randn(like.shape, generator=generator) * NOISE * w_sm.std()

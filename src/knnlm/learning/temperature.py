@@ -1,12 +1,14 @@
-"""The τ of a learned component that mixes best with the LM on a validation text, λ fitted exactly at each τ.
+"""The τ of a component that mixes best with an LM on a validation text, λ fitted exactly at each τ.
 
     log P = log( (1-λ) p_LM + λ softmax(scores/τ) )
 
 A component learned at τ = 1 has learned its own peakiness from rows that the LM was trained on; on other text another τ
-may be better. Knows nothing of how components are learned.
+may be better, and clusters know no τ at all. Looked for first on a wide grid, since far from the best nothing changes,
+and then closely. Knows nothing of how components are learned.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,9 +19,10 @@ from knnlm.components.saved import Component
 from knnlm.metrics import perplexity
 from knnlm.mixture import fit_lambda, mix
 
-REACHES = (2.0, 16.0, 1024.0)
-"""How far τ may go from where it is, in either direction; farther only where the best lies at an end."""
+_FACTORS = tuple(4.0**e for e in range(-6, 7))
+_COARSE_ROWS = 2048
 _STEP = 0.05
+Logs = NDArray[np.floating]
 
 
 class AtTau(NamedTuple):
@@ -31,13 +34,7 @@ class AtTau(NamedTuple):
     ppl: float
 
 
-def at_tau(
-    component: Component,
-    tau: float,
-    lm: NDArray[np.floating],
-    states: NDArray[Any],
-    targets: NDArray[np.integer],
-) -> AtTau:
+def at_tau(component: Component, tau: float, lm: Logs, states: NDArray[Any], targets: NDArray[np.integer]) -> AtTau:
     """One τ."""
     moved = component._replace(tau=tau)
     logs = moved.target_logprobs(states, targets)
@@ -45,19 +42,30 @@ def at_tau(
     return AtTau(moved, lam, logs, perplexity(mix(lm, logs, lam)))
 
 
-def at_best_tau(
-    component: Component, lm: NDArray[np.floating], states: NDArray[Any], targets: NDArray[np.integer]
-) -> AtTau:
-    """The best τ, no worse than the one it has; wider where the best lies at an end."""
-    best = at_tau(component, component.tau, lm, states, targets)
-    middle = math.log(component.tau)
-    for reach in (math.log(times) for times in REACHES):
-        found = minimize_scalar(
-            lambda x: at_tau(component, math.exp(x), lm, states, targets).ppl,
-            bounds=(middle - reach, middle + reach), method="bounded", options={"xatol": _STEP},
-        )  # fmt: skip
-        there = at_tau(component, math.exp(float(found.x)), lm, states, targets)
-        best = min(best, there, key=lambda point: point.ppl)
-        if abs(float(found.x) - middle) < reach - 2 * _STEP:
-            break
-    return best
+def at_best_tau(component: Component, lm: Logs, states: NDArray[Any], targets: NDArray[np.integer]) -> AtTau:
+    """The best τ for one LM, no worse than the one it has."""
+    return at_best_taus(component, [lm], states, targets)[0]
+
+
+def at_best_taus(
+    component: Component, lms: Sequence[Logs], states: NDArray[Any], targets: NDArray[np.integer]
+) -> list[AtTau]:
+    """The same for several LMs; the wide grid, of some rows spread over the text, is looked at once."""
+    some = np.unique(np.linspace(0, len(targets) - 1, min(_COARSE_ROWS, len(targets))).astype(np.int64))
+    grid = [component.tau * factor for factor in _FACTORS]
+    coarse = [component._replace(tau=tau).target_logprobs(states[some], targets[some]) for tau in grid]
+    found = []
+    for lm in lms:
+        ppls = [perplexity(mix(lm[some], logs, fit_lambda(lm[some], logs))) for logs in coarse]
+        near = math.log(grid[int(np.argmin(ppls))])
+        reach = math.log(_FACTORS[1] / _FACTORS[0])
+
+        def at(x: float, lm: Logs = lm) -> AtTau:
+            return at_tau(component, math.exp(x), lm, states, targets)
+
+        best = minimize_scalar(
+            lambda x: at(x).ppl, bounds=(near - reach, near + reach), method="bounded", options={"xatol": _STEP}
+        )
+        points = [at(float(best.x)), at(near), at_tau(component, component.tau, lm, states, targets)]
+        found.append(min(points, key=lambda point: point.ppl))
+    return found

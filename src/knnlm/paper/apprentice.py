@@ -1,10 +1,11 @@
 """Learns what rows ask for, once: substitutes fitted from a store, with their log p of both splits.
 
-The learning rate is chosen on validation once for each kind and state, on the main LM at the smallest size, and then
-used for every size, seed and LM: so a curve over sizes is of one recipe, which the paper's is not (F5). Knows nothing
-of λ or of results.
+The learning rate is chosen on validation once for each kind, state and loss, on the main LM at the smallest size, and
+then used for every size, seed and LM: so a curve over sizes is of one recipe, which the paper's is not (F5). Where the
+best of the rates is the lowest or the highest, the next one beyond is tried. Knows nothing of λ or of results.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -17,12 +18,13 @@ from numpy.typing import NDArray
 from knnlm.components.clusters import Clusters
 from knnlm.components.saved import Component
 from knnlm.errors import KnnlmError
+from knnlm.files import fingerprint
 from knnlm.learning import learn as learning
-from knnlm.learning.clustering import cluster
-from knnlm.learning.fit import Fit, Fitted
-from knnlm.learning.learn import Mixed, Soft, states_of
-from knnlm.learning.soft import soft_targets
-from knnlm.learning.substitutes import Substitute, begin, begin_clusters, rows_for_words
+from knnlm.learning.clustering import POINTS, ROUNDS, cluster
+from knnlm.learning.fit import Diverged, Fitted
+from knnlm.learning.learn import BATCH, HOW, Mixed, Soft, states_of
+from knnlm.learning.soft import KEPT, soft_targets
+from knnlm.learning.substitutes import NOISE, Substitute, begin, begin_clusters, rows_for_words
 from knnlm.learning.temperature import at_best_tau
 from knnlm.paper.calibrated import tempered_logprobs
 from knnlm.paper.rows import Learned
@@ -30,6 +32,7 @@ from knnlm.paper.scales import Scale
 from knnlm.paper.workshop import Workshop
 from knnlm.taps.head import output_embedding
 
+_FURTHER, _STEP = 2, 3.0
 TeacherTau = Callable[[str, int | None], float]
 
 
@@ -48,7 +51,7 @@ class Apprentice:
 
     def __init__(self, workshop: Workshop, teacher_tau: TeacherTau) -> None:
         self.workshop, self.teacher_tau = workshop, teacher_tau
-        self._rates: dict[Learned, float] = {}
+        self._pilots: dict[Learned, dict[float, Fitted]] = {}
 
     def taught(self, row: Learned) -> Taught:
         """The component of a row."""
@@ -59,36 +62,45 @@ class Apprentice:
         found = self._fit(row, rate)
         return Taught(found.component, found.fitted, rate, _parameters(row, found.component))
 
-    def pilots(self, row: Learned) -> dict[str, float]:
-        """Validation loss at each rate, of the row on which the rate was chosen."""
-        first = first_of_family(row, self.workshop.scale)
-        return {f"{rate:g}": self._fit(first, rate).fitted.valid_loss for rate in self._all_rates()}
+    def pilots(self, row: Learned) -> dict[float, Fitted]:
+        """What came of every rate that was tried for the family of a row, in order."""
+        first, scale = first_of_family(row, self.workshop.scale), self.workshop.scale
+        if first not in self._pilots:
+            found = {rate: self._try(first, rate) for rate in scale.learning.rates}
+            while len(found) < len(scale.learning.rates) + _FURTHER:
+                rates = sorted(found)
+                best = min(rates, key=lambda rate: found[rate].valid_loss)
+                if len(rates) == 1 or best not in (rates[0], rates[-1]):
+                    break
+                rate = float(f"{best * _STEP if best == rates[-1] else best / _STEP:.1g}")
+                found[rate] = self._try(first, rate)
+            self._pilots[first] = {rate: found[rate] for rate in sorted(found)}
+        return self._pilots[first]
 
     def logprobs(self, row: Learned, component: Component, split: str) -> NDArray[np.float64]:
         """log p of a split's targets."""
         queries = self.workshop.plain(*row.lm).queries(split)
         return component.target_logprobs(states_of(queries, component.keys), queries.targets)
 
-    def _all_rates(self) -> tuple[float, ...]:
-        return self.workshop.scale.learning.rates
-
     def _rate(self, row: Learned) -> float:
-        first = first_of_family(row, self.workshop.scale)
-        if first not in self._rates:
-            rates = self._all_rates()
-            found = {r: self._fit(first, r).fitted.valid_loss for r in rates} if len(rates) > 1 else {rates[0]: 0.0}
-            self._rates[first] = min(found, key=lambda r: found[r])
-        return self._rates[first]
+        found = self.pilots(row)
+        return min(found, key=lambda rate: found[rate].valid_loss)
+
+    def _try(self, row: Learned, rate: float) -> Fitted:
+        try:
+            return self._fit(row, rate).fitted
+        except Diverged:
+            return Fitted(0, 0, math.inf, 0.0)
 
     def _fit(self, row: Learned, rate: float) -> learning.Learned:
         m = self.workshop.plain(*row.lm)
         module, about = self._begin(row)
         aim, of_aim = self._aim(row)
         points = self.workshop.scale.learning
-        how = Fit(lr=rate, epochs=points.epochs, looks=2, patience=3)
+        how = replace(HOW, lr=rate, epochs=points.epochs)
         return learning.learn(
             module, m.store, m.valid, self._folder(row) / f"lr-{rate:g}", how, seed=row.seed, aim=aim,
-            stop_mixed=row.kind == "clusters", about={**about, **of_aim}, progress=self.workshop.show,
+            about={**about, **of_aim}, progress=self.workshop.show,
         )  # fmt: skip
 
     def _begin(self, row: Learned) -> tuple[Any, dict[str, Any]]:
@@ -131,16 +143,16 @@ class Apprentice:
             tau = self.teacher_tau(*row.lm)
             out = self._folder(Learned(of=row.of, step=row.step)).parent / f"soft-{row.of}-{row.step or 'best'}"
             table = soft_targets(store, "att", "l2", k, tau, out, self.workshop.show)
-            return Soft(row.soft, table.columns["words"], table.columns["shares"]), {"teacher_tau": tau}
+            return Soft(row.soft, table.columns["words"], table.columns["shares"]), {"teacher": table.manifest["meta"]}
         return None, {}
 
     def _lm_logprobs(self, row: Learned) -> NDArray[np.float64]:
         """log p_LM of the stored targets, from the stored states: the LM's body is not run again."""
         store, model = self.workshop.plain(*row.lm).store, self.workshop.model(*row.lm).model
-        return tempered_logprobs(model, store.key("ffn").all(), store.targets, 1.0)
+        return tempered_logprobs(model, store.key("ffn"), store.targets, 1.0)
 
     def _folder(self, row: Learned) -> Path:
-        return self.workshop.folder / "learned" / row.name
+        return self.workshop.folder / "learned" / made_with(self.workshop.scale) / row.name
 
 
 def first_of_family(row: Learned, scale: Scale) -> Learned:
@@ -149,8 +161,19 @@ def first_of_family(row: Learned, scale: Scale) -> Learned:
     sizes = {"embeddings": points.sizes, "softmaxes": points.views, "network": points.networks,
              "clusters": points.clusters}  # fmt: skip
     return Learned(
-        state=row.state, kind=row.kind, size=sizes[row.kind][0], metric=row.metric, own_embedding=row.own_embedding
-    )
+        state=row.state, kind=row.kind, size=sizes[row.kind][0], metric=row.metric, lam=row.lam,
+        soft=points.soft[0] if row.soft else 0.0,
+    )  # fmt: skip
+
+
+def made_with(scale: Scale) -> str:
+    """A fingerprint of how things are learned at a scale: what is learned otherwise is not taken for it."""
+    points = scale.learning
+    return fingerprint({
+        "rates": points.rates, "epochs": points.epochs, "looks": HOW.looks, "patience": HOW.patience, "batch": BATCH,
+        "noise": NOISE, "rounds": ROUNDS, "points": POINTS, "kept": KEPT, "k": scale.k, "further": (_FURTHER, _STEP),
+        "first": [sizes[0] for sizes in (points.sizes, points.views, points.networks, points.clusters)],
+    })[:16]  # fmt: skip
 
 
 def _parameters(row: Learned, component: Component) -> int:

@@ -16,6 +16,7 @@ from scipy.optimize import minimize_scalar
 
 from knnlm.metrics import perplexity
 from knnlm.mixture import fit_lambda, mix
+from knnlm.states.table import Column
 from knnlm.taps.head import own_logits
 
 _ROWS = 1024
@@ -32,14 +33,15 @@ class Calibration(NamedTuple):
 
 @torch.inference_mode()
 def tempered_logprobs(
-    model: Any, ffn: NDArray[Any], targets: NDArray[np.integer], temperature: float
+    model: Any, ffn: NDArray[Any] | Column, targets: NDArray[np.integer], temperature: float
 ) -> NDArray[np.float64]:
-    """log softmax(logits/T)[target] for states (N, D) that enter the output embedding."""
+    """log softmax(logits/T)[target] for states (N, D) that enter the output embedding, some rows at a time."""
     weight = next(model.parameters())
     found = np.empty(len(targets), np.float64)
     for start in range(0, len(targets), _ROWS):
         block = slice(start, start + _ROWS)
-        states = torch.from_numpy(np.asarray(ffn[block], np.float32)).to(weight.device, weight.dtype)
+        rows = ffn.read(start, start + _ROWS) if isinstance(ffn, Column) else ffn[block]
+        states = torch.from_numpy(np.asarray(rows, np.float32)).to(weight.device, weight.dtype)
         logits = own_logits(model, states).float() / temperature
         wanted = torch.from_numpy(targets[block].astype(np.int64)).to(weight.device)
         found[block] = (logits.gather(1, wanted[:, None])[:, 0] - logits.logsumexp(1)).double().cpu().numpy()

@@ -62,11 +62,10 @@ class Bench:
             self._shared[lm, step] = _best(base.valid, votes, _at(base.valid, votes, 1.0)).temperature
         return self._shared[lm, step]
 
-    def _best_votes(self, arm: Arm) -> tuple[Logs, Logs]:
-        """log p_kNN of both splits' targets at the arm's own τ."""
-        base = self.base(arm.lm, arm.step)
+    def _best_votes(self, arm: Arm, lm: Logs) -> tuple[Logs, Logs]:
+        """log p_kNN of both splits' targets at the τ that mixes best with an LM's log p of the validation text."""
         valid, test = self.workshop.votes(arm, "valid"), self.workshop.votes(arm, "test")
-        tau = _best(base.valid, valid, _at(base.valid, valid, 1.0)).temperature
+        tau = _best(lm, valid, _at(lm, valid, 1.0)).temperature
         return valid.logprobs(tau), test.logprobs(tau)
 
     def _teacher_tau(self, lm: str, step: int | None) -> float:

@@ -1,30 +1,36 @@
 """Rows without a search → their records: a substitute mixed with the LM, or several of them at once.
 
-Every substitute is measured at the τ it was learned at, which is 1 as in the paper (for clusters learned further it is
-the best τ of those they began as), and at its own best τ; mixed with the LM and with the calibrated LM; λ fitted on
-validation text each time, everything reported on test text.
+Every substitute is measured at the τ it was learned at (1, as in the paper; clusters learned further began at a tuned
+τ) and at its own best τ; mixed with the LM and with the calibrated LM; λ fitted on validation text each time,
+everything reported on test text.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
+
+from knnlm.components.embeddings import Embeddings
+from knnlm.components.saved import Component
 from knnlm.learning.learn import states_of
-from knnlm.learning.temperature import AtTau, at_best_tau, at_tau
+from knnlm.learning.temperature import AtTau, at_best_taus, at_tau
 from knnlm.metrics import helping, perplexity
 from knnlm.mixture import fit_shares, mix, mix_all, oracle
-from knnlm.paper.apprentice import Apprentice
+from knnlm.paper.apprentice import Apprentice, Taught
 from knnlm.paper.numbers import Base, Logs, Sums, base_numbers, or_none
 from knnlm.paper.rows import Arm, Combined, Learned
+from knnlm.paper.workshop import Material
 
 
 class LearnedBench:
-    """Measures learned rows. `base` gives an LM's own log p, `votes` log p of an arm's neighbours, each at its best."""
+    """Measures learned rows. `base` gives an LM's own log p; `votes` those of an arm's neighbours for both splits, at
+    the τ that mixes best with given log p."""
 
     def __init__(
         self,
         apprentice: Apprentice,
         base: Callable[[str, int | None], Base],
-        votes: Callable[[Arm], tuple[Logs, Logs]],
+        votes: Callable[[Arm, Logs], tuple[Logs, Logs]],
     ) -> None:
         self.apprentice, self.base, self.votes = apprentice, base, votes
 
@@ -34,22 +40,17 @@ class LearnedBench:
         taught = self.apprentice.taught(row)
         component, sums = taught.component, Sums(m, base)
         states = states_of(m.valid, component.keys)
-        one = at_tau(component, component.tau, base.valid, states, m.valid.targets)
-        best = at_best_tau(component, base.valid, states, m.valid.targets)
-        over = at_best_tau(component, base.calibrated_valid, states, m.valid.targets)
-        record: dict[str, Any] = {
-            "base": base_numbers(base, m),
-            "learned": {
-                "parameters": taught.parameters, "multiplications": component.multiplications, "rate": taught.rate,
-                "widths": taught.parameters / (m.store.vocab_size * m.store.key("ffn").type.width),
-            },
-        }  # fmt: skip
+        learned_at = at_tau(component, component.tau, base.valid, states, m.valid.targets)
+        best, over = at_best_taus(component, [base.valid, base.calibrated_valid], states, m.valid.targets)
+        record: dict[str, Any] = {"base": base_numbers(base, m), "learned": self._cost([taught], m)}
         if taught.fitted is not None:
+            pilots = self.apprentice.pilots(row)
             record["learned"] |= {
-                "steps": taught.fitted.steps, "best_step": taught.fitted.best_step,
-                "rates": self.apprentice.pilots(row),
+                "rate": taught.rate, "steps": taught.fitted.steps, "best_step": taught.fitted.best_step,
+                "rates": {f"{rate:g}": or_none(fitted.valid_loss) for rate, fitted in pilots.items()},
+                "alike": alike(component),
             }  # fmt: skip
-        for name, point in (("tau_1", one), ("tuned", best)):
+        for name, point in (("as_learned", learned_at), ("tuned", best)):
             test = self.apprentice.logprobs(row, point.component, "test")
             mixed = mix(base.test, test, point.lam)
             record[name] = {
@@ -66,39 +67,53 @@ class LearnedBench:
         return {**record, "documents": sums.found}
 
     def combined(self, row: Combined) -> dict[str, Any]:
-        """Several at once: each at the τ that is best for it alone, all weights fitted together."""
+        """Several at once, over the LM and over the calibrated one: each at the τ that is best for it alone there, all
+        weights fitted together."""
         base, m = self.base(*row.lm), self.apprentice.workshop.plain(*row.lm)
-        sums, valid, test = Sums(m, base), [], []
-        parameters = multiplications = 0
-        for part in row.parts:
-            taught = self.apprentice.taught(part)
+        sums, parts = Sums(m, base), [self.apprentice.taught(part) for part in row.parts]
+        names = ("tuned", "on_calibrated")
+        lms = {"tuned": (base.valid, base.test), "on_calibrated": (base.calibrated_valid, base.calibrated_test)}
+        valid: dict[str, list[Logs]] = {name: [lms[name][0]] for name in names}
+        test: dict[str, list[Logs]] = {name: [lms[name][1]] for name in names}
+        for part, taught in zip(row.parts, parts, strict=True):
             states = states_of(m.valid, taught.component.keys)
-            best = at_best_tau(taught.component, base.valid, states, m.valid.targets)
-            valid.append(best.logprobs)
-            test.append(self.apprentice.logprobs(part, best.component, "test"))
-            parameters += taught.parameters
-            multiplications += taught.component.multiplications
-        if row.neighbours is not None:
-            for logs, found in zip((valid, test), self.votes(row.neighbours), strict=True):
-                logs.append(found)
-        record: dict[str, Any] = {
-            "base": base_numbers(base, m),
-            "learned": {
-                "parameters": parameters, "multiplications": multiplications,
-                "widths": parameters / (m.store.vocab_size * m.store.key("ffn").type.width),
-            },
-        }  # fmt: skip
-        for name, lm_valid, lm_test in (
-            ("tuned", base.valid, base.test), ("on_calibrated", base.calibrated_valid, base.calibrated_test)
-        ):  # fmt: skip
-            shares = fit_shares([lm_valid, *valid])
-            mixed = mix_all([lm_test, *test], shares)
+            points = at_best_taus(taught.component, [lms[name][0] for name in names], states, m.valid.targets)
+            for name, point in zip(names, points, strict=True):
+                valid[name].append(point.logprobs)
+                test[name].append(self.apprentice.logprobs(part, point.component, "test"))
+        record: dict[str, Any] = {"base": base_numbers(base, m), "learned": self._cost(parts, m)}
+        for name in names:
+            if row.neighbours is not None:
+                for logs, found in zip((valid, test), self.votes(row.neighbours, lms[name][0]), strict=True):
+                    logs[name].append(found)
+            shares = fit_shares(valid[name])
+            mixed = mix_all(test[name], shares)
             record[name] = {
-                "shares": list(shares), "valid_ppl": perplexity(mix_all([lm_valid, *valid], shares)),
-                "ppl": perplexity(mixed),
+                "shares": list(shares), "valid_ppl": perplexity(mix_all(valid[name], shares)), "ppl": perplexity(mixed)
             }  # fmt: skip
             sums.found[name] = sums.of(mixed)
         return {**record, "documents": sums.found}
+
+    def _cost(self, parts: Sequence[Taught], m: Material) -> dict[str, Any]:
+        """What parts add to the LM; `widths` is in output embeddings, V×D."""
+        parameters = sum(part.parameters for part in parts)
+        return {
+            "parameters": parameters, "multiplications": sum(part.component.multiplications for part in parts),
+            "widths": parameters / (m.store.vocab_size * m.store.key("ffn").type.width),
+        }  # fmt: skip
+
+
+def alike(component: Component) -> float | None:
+    """Mean cosine of the embeddings of one word with each other, over words that have several: near one, they are the
+    same embedding several times."""
+    if not isinstance(component, Embeddings) or int(component.counts.max()) == 1:
+        return None
+    unit = component.weight / component.weight.norm(dim=1, keepdim=True)
+    words = torch.repeat_interleave(torch.arange(len(component.counts)), component.counts)
+    sums = torch.zeros(len(component.counts), unit.shape[1]).index_add(0, words, unit)
+    n = component.counts.double()
+    pairs = (sums.double().square().sum(1) - n) / (n * (n - 1)).clamp_min(1)
+    return round(float(pairs[component.counts > 1].mean()), 6)
 
 
 def _knobs(point: AtTau) -> dict[str, float]:

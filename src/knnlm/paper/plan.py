@@ -28,6 +28,7 @@ from knnlm.search.factory import default_factory
 _SLOWER = {"train": 1.6, "build": 1.3, "exact": 1.8, "kmeans": 1.0, "lookup": 45.0, "softmax": 1000.0}
 _KMEANS_ROUNDS = 25
 _TAUS = 50  # passes over the neighbours for each row, about
+_TAUS_LEARNED = 25  # of a substitute, over the LM and over the calibrated one
 _TEMPERATURES = 80
 
 
@@ -63,7 +64,10 @@ def plan(rows: Iterable[Row], scale: Scale, speed: float | None = None) -> Plan:
     chosen = list(rows)
     speed = speed or matrix_speed()
     searches = most_neighbours(chosen, scale)
-    steps = [*_lms(searches, scale), *_stores(searches, scale), *_derived(searches, scale)]
+    states = {(s.lm, s.step, s.state if s.state in ("att-raw", "att-earlier") else "") for s in searches}
+    states |= {(*row.lm, "") for row in chosen}
+    ordered = sorted(states, key=lambda what: (what[0], what[1] or 0, what[2]))
+    steps = [*_lms([lm for lm, _, _ in ordered], scale), *_stores(ordered, scale), *_derived(searches, scale)]
     for search, k in searches.items():
         if search.mask == "faiss":
             steps.append(_index(search, scale))
@@ -90,9 +94,9 @@ def _parameters(scale: Scale, lm: str) -> tuple[int, int]:
     return 12 * shape.layers * shape.width**2, shape.vocab_size * shape.width
 
 
-def _lms(searches: Iterable[Search], scale: Scale) -> list[Step]:
+def _lms(names: Iterable[str], scale: Scale) -> list[Step]:
     found = []
-    for name in dict.fromkeys(s.lm for s in searches if scale.other(s.lm) is None):
+    for name in dict.fromkeys(name for name in names if scale.other(name) is None):
         p = scale.lm(name).preset
         blocks, embedding = _parameters(scale, name)
         tokens = p.steps * p.batch * p.context
@@ -103,9 +107,9 @@ def _lms(searches: Iterable[Search], scale: Scale) -> list[Step]:
     return found
 
 
-def _stores(searches: Iterable[Search], scale: Scale) -> list[Step]:
+def _stores(wanted: Iterable[tuple[str, int | None, str]], scale: Scale) -> list[Step]:
+    """Stores of (LM, update, state other than att and ffn)."""
     found = []
-    wanted = dict.fromkeys((s.lm, s.step, s.state if s.state in ("att-raw", "att-earlier") else "") for s in searches)
     for lm, step, other in wanted:
         rows = sum(scale.sizes)
         keys = 1 if other else 2
@@ -183,8 +187,8 @@ def _learning(rows: Iterable[Row], scale: Scale) -> list[Step]:
         if isinstance(part, Learned)
     )
     found = [_learned(row, scale, 1) for row in wanted]
-    others = len(scale.learning.rates) - 1
-    pilots = dict.fromkeys(first_of_family(row, scale) for row in wanted if row.fitted) if others else {}
+    others = len(scale.learning.rates)  # one beyond them, as a rule
+    pilots = dict.fromkeys(first_of_family(row, scale) for row in wanted if row.fitted)
     found += [_learned(row, scale, others)._replace(what=f"{row.name}: {others} other rates") for row in pilots]
     for lm in dict.fromkeys(row.lm for row in wanted if row.soft):
         arm = replace(exactly(paper_arm(scale, lm[0])), step=lm[1])
@@ -206,6 +210,7 @@ def _learned(row: Learned, scale: Scale, times: int) -> Step:
         work = _SLOWER["kmeans"] * 2 * numbers * (ROUNDS * looked + rows)
     else:
         work = _SLOWER["train"] * 4 * numbers * rows * scale.learning.epochs
+    work += _TAUS_LEARNED * 2 * numbers * scale.sizes.valid / times
     return Step("learn", row.name, times * work, times * 16 * numbers)
 
 

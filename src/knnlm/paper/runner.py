@@ -20,9 +20,10 @@ from typing import Any, NamedTuple
 
 from knnlm.errors import KnnlmError, UsageError
 from knnlm.files import fingerprint, only_writer, read_json, write_json
+from knnlm.paper.apprentice import made_with
 from knnlm.paper.measure import Bench
 from knnlm.paper.recipes.baselines import paper_arm
-from knnlm.paper.rows import Evaluate, Recipe, Row
+from knnlm.paper.rows import Combined, Evaluate, Learned, Recipe, Row
 from knnlm.paper.scales import Scale, Texts, texts, with_models
 from knnlm.paper.workshop import Search, Workshop, search_of
 from knnlm.progress import say
@@ -69,7 +70,7 @@ def reproduce(recipes: Iterable[Recipe], scale: Scale, out: Path, data: Path | N
     with only_writer(out):
         _claim(out, about)
         rows = unique_rows(chosen)
-        missing = [row for row in rows if not _file(out, row).is_file()]
+        missing = [row for row in rows if not _measured(out, row, scale)]
         bench = Bench(Workshop(scale, found, out / "work", most_neighbours(rows, scale), progress))
         for place, row in enumerate(missing, start=1):
             say(f"[{place}/{len(missing)}] {row.name}", progress)
@@ -152,9 +153,19 @@ def _measure(bench: Bench, row: Row, scale: Scale, out: Path, command: str) -> N
     results = bench.measure(row)
     write_json(_file(out, row), {
         "format": FORMAT, "row": row.name, "kind": type(row).__name__.lower(), "scale": scale.name,
-        "what": asdict(row), "results": results,
+        "what": asdict(row), "made_with": _made_with(row, scale), "results": results,
         "provenance": _provenance(command, scale, row, bench, time.monotonic() - began),
     })  # fmt: skip
+
+
+def _measured(out: Path, row: Row, scale: Scale) -> bool:
+    """Whether a row is there; something learned in another way than this scale learns is not."""
+    file = _file(out, row)
+    return file.is_file() and read_json(file).get("made_with") == _made_with(row, scale)
+
+
+def _made_with(row: Row, scale: Scale) -> str | None:
+    return made_with(scale) if isinstance(row, Learned | Combined) else None
 
 
 def _file(out: Path, row: Row) -> Path:

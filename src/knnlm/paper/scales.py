@@ -61,7 +61,8 @@ class Learning:
     seeds: int
     """How often each is learned from another start."""
     rates: tuple[float, ...]
-    """Learning rates, of which the best on validation is used."""
+    """Learning rates, of which the best on validation is used; where it is the lowest or the highest, the next beyond
+    is tried too."""
     epochs: int
     adaptive: int
     """n of the sizes that follow frequency or loss, and of the larger of the two interpolated losses."""
@@ -168,7 +169,7 @@ DEMO_SCALE = Scale(
     ks=(1, 4, 16, 64, 256, 1024, 4096), fractions=(0.05, 0.25, 0.5, 1.0), draws=2, small=0.05, zeros=(0.26,),
     factories=(("IVF512,Flat", 1), ("IVF512,Flat", 32), ("IVF512,PQ8np", 512)), components=(64,),
     learning=Learning(
-        sizes=(1, 2, 3), seeds=2, rates=(3e-4, 1e-3, 3e-3), epochs=4, adaptive=3, views=(2,), clusters=(2,),
+        sizes=(1, 2, 3), seeds=2, rates=(1e-4, 3e-4), epochs=3, adaptive=3, views=(2,), clusters=(2,),
         networks=(256,), soft=(0.5,),
     ),
 )  # fmt: skip
@@ -189,7 +190,7 @@ LAPTOP_SCALE = Scale(
     ),
     components=(128, 64),
     learning=Learning(
-        sizes=(1, 2, 3, 9), seeds=3, rates=(1e-4, 3e-4, 1e-3), epochs=3, adaptive=3, views=(2, 3),
+        sizes=(1, 2, 3, 9), seeds=3, rates=(1e-4, 3e-4), epochs=3, adaptive=3, views=(2, 3),
         clusters=(2, 3, 6), networks=(256, 1024), soft=(0.5, 1.0),
     ),
 )  # fmt: skip
@@ -212,7 +213,7 @@ PAPER_SCALE = Scale(
     zeros=(0.05, 0.26, 0.5), factories=(("IVF4096,PQ64np", 8), ("IVF4096,PQ64np", 1024), ("IVF4096,PQ32np", 32)),
     components=(512,), others=_GPT2,
     learning=Learning(
-        sizes=tuple(range(1, 10)), seeds=3, rates=(1e-4, 3e-4, 1e-3), epochs=4, adaptive=3, views=(2, 3, 4, 5),
+        sizes=tuple(range(1, 10)), seeds=3, rates=(1e-4, 3e-4), epochs=3, adaptive=3, views=(2, 3, 4, 5),
         clusters=(2, 3), networks=(1024, 4096), soft=(0.5, 1.0),
     ),
 )  # fmt: skip

@@ -25,8 +25,11 @@ class Effect(NamedTuple):
 NOT_MEASURED = Effect(math.nan, math.nan, math.nan)
 
 
-def share_of_gain(records: Records, names: list[str], knn: str, field: str = "tuned", base: str = "base") -> Effect:
-    """Of several seeds of one thing, averaged document by document; `field` and `base` as in the records' sums."""
+def share_of_gain(
+    records: Records, names: list[str], knn: str, field: str = "tuned", base: str = "base", whole: str | None = None
+) -> Effect:
+    """Of several seeds of one thing, averaged document by document; `field` and `base` as in the records' sums, `whole`
+    the neighbours' field where it is another. No number where the neighbours may have gained nothing."""
     have = [name for name in names if name in records and field in records[name]["results"]["documents"]]
     if not have or knn not in records:
         return NOT_MEASURED
@@ -34,7 +37,14 @@ def share_of_gain(records: Records, names: list[str], knn: str, field: str = "tu
     tokens = np.asarray(reference["tokens"], np.float64)
     each = [records[name]["results"]["documents"] for name in have]
     gain = np.mean([np.subtract(d[field], d[base]) for d in each], axis=0)
-    whole = np.subtract(reference[field], reference[base])
-    shares = bootstrap_means(gain, tokens) / bootstrap_means(whole, tokens)
-    low, high = np.quantile(shares, [0.025, 0.975])
-    return Effect(float(gain.sum() / whole.sum()), float(low), float(high))
+    all_of_it = np.subtract(reference[whole or field], reference[base])
+    below = bootstrap_means(all_of_it, tokens)
+    if below.min() <= 0:
+        return NOT_MEASURED
+    low, high = np.quantile(bootstrap_means(gain, tokens) / below, [0.025, 0.975])
+    return Effect(float(gain.sum() / all_of_it.sum()), float(low), float(high))
+
+
+def share_of_calibration(records: Records, knn: str) -> Effect:
+    """What the LM's own temperature and a unigram share gain, without anything retrieved or learned."""
+    return share_of_gain(records, [knn], knn, "calibrated", "base", "tuned")

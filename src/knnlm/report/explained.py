@@ -19,21 +19,23 @@ _BEFORE = 60
 _HITS = 3
 
 
-def lines(tokens: Sequence[Token], lam: float) -> list[str]:
-    """One line for each token, and its strongest neighbours in their own context."""
-    found = [f"each token: P = {1 - lam:.3f}·p_LM + {lam:.3f}·p_kNN, then its strongest neighbours' share of the vote"]
+def lines(tokens: Sequence[Token], lam: float, component: str | None = None) -> list[str]:
+    """One line for each token, and its strongest neighbours in their own context; a component has none."""
+    second = component or "kNN"
+    hits = "" if component else ", then its strongest neighbours' share of the vote"
+    found = [f"each token: P = {1 - lam:.3f}·p_LM + {lam:.3f}·p_{second}{hits}"]
     for token in tokens:
         logprobs = (token.mixed_logprob, token.lm_logprob, token.knn_logprob)
         p, lm, knn = (formats.probability(x).ljust(8) for x in logprobs)
-        found.append(f"{_shown(token.text)}  P {p}  LM {lm}  kNN {knn}".rstrip())
+        found.append(f"{_shown(token.text)}  P {p}  LM {lm}  {second} {knn}".rstrip())
         found += [_neighbour(hit) for hit in token.hits[:_HITS]]
     return found
 
 
-def side_by_side(prompt: str, base: str, knn: str) -> list[str]:
+def side_by_side(prompt: str, base: str, knn: str, component: str | None = None) -> list[str]:
     """Two continuations of one prompt in two columns, as wide as the terminal."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), expand=True)
-    for name in ("base LM", "kNN-LM"):
+    for name in ("base LM", "kNN-LM" if component is None else f"with {component}"):
         table.add_column(Text(name), ratio=1, overflow="fold")
     table.add_row(Text(base.strip("\n")), Text(knn.strip("\n")))
     console = Console(file=io.StringIO(), width=max(60, shutil.get_terminal_size().columns))

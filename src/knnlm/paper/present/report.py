@@ -30,7 +30,8 @@ _EFFECT = (
     "exceeds the better, with a 95 % interval from a paired bootstrap over documents. A claim does not hold where the "
     "interval lies below its margin (+0.5 %, or half the paper's own effect where that is smaller), holds where it "
     "else lies above zero and the seeds agree, and is undecided otherwise. Claims that two things differ little hold "
-    "where the interval lies within their margin. The interval knows nothing of other LMs, indexes or draws. "
+    "where the interval lies within their margin, claims that something does not help where it lies below the margin, "
+    "and fail where it else lies above zero. The interval knows nothing of other LMs, indexes or draws. "
     "Perplexities in tables are per token, changes (vs base, vs calibrated) per word."
 )
 _UNITS = (
@@ -149,6 +150,9 @@ def _short(found: Findings) -> list[Part]:
         words.at_each_tau(by_name, "approximate beats exact search", "“Approximate search beats exact search”"),
         words.at_each_tau(by_name, "FAISS mask beats real mask", "“Approximate neighbours beat true ones”"),
         words.single(by_name, "most of att's lead over ffn is temperature"),
+        words.single(by_name, "a head on att: 50% of the neighbours' gain"),
+        words.single(by_name, "a head on att: 50% of the neighbours' gain, over the calibrated LM"),
+        words.single(by_name, "calibrating the LM: 90% of the neighbours' gain"),
         "“One τ for all” is the τ that is best for the paper's own arm (att, L2, FAISS mask and score), which in the "
         "paper τ = 1 was near: it is what comparing arms at one τ amounts to.",
         words.counts(found.paper),

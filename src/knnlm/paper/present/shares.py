@@ -11,10 +11,11 @@ from knnlm.paper.present.substitutes import Substitute, seeds_of
 from knnlm.paper.recipes.baselines import exactly, paper_arm
 from knnlm.paper.rows import Arm, Combined, Learned
 from knnlm.paper.scales import Scale
-from knnlm.paper.shares import Effect, share_of_gain
+from knnlm.paper.shares import Effect, share_of_calibration, share_of_gain
 from knnlm.report.svg import INK, MARKERS, SERIES, drawing
 
 ITSELF = "exact search itself"
+CALIBRATED = "the calibrated LM"
 
 
 class Point(NamedTuple):
@@ -76,8 +77,11 @@ def shares_figure(records: Records, scale: Scale) -> Figure | None:
         return None
     knn = records[exactly(paper_arm(scale)).name]["results"]
     cost = knn["rows"] * scale.shape("main").width
+    calibrated = share_of_calibration(records, exactly(paper_arm(scale)).name)
+    found.append(Point(CALIBRATED, 2, 1, calibrated, Effect(0.0, 0.0, 0.0)))
     found.append(Point(ITSELF, cost, cost, *[Effect(1.0, 1.0, 1.0)] * 2))
-    families = [*sorted({p.family for p in found} - {ITSELF}), ITSELF]
+    last = [CALIBRATED, ITSELF]
+    families = sorted({p.family for p in found} - set(last)) + last
     panels = [
         (("added numbers", [(p.parameters, p.share, p.family) for p in found]), "over the LM"),
         (("multiplications for one token", [(p.multiplications, p.share, p.family) for p in found]), "over the LM"),
@@ -98,8 +102,8 @@ def shares_figure(records: Records, scale: Scale) -> Figure | None:
                 mine = [(x, s) for x, s, f in values if f == family and np.isfinite(s.value)]
                 x, shares = [m[0] for m in mine], [m[1] for m in mine]
                 color, marker = SERIES[place % len(SERIES)], MARKERS[place % len(MARKERS)]
-                if family == ITSELF:
-                    color, marker = INK, "*"
+                if family in (ITSELF, CALIBRATED):
+                    color, marker = INK, "*" if family == ITSELF else "P"
                 filled = color if place < len(SERIES) else "none"
                 axes.scatter(x, [100 * s.value for s in shares], s=24, marker=marker, facecolors=filled,
                              edgecolors=color, label=family)  # fmt: skip

@@ -19,33 +19,50 @@ from knnlm.paper.recipes.baselines import exactly, paper_arm
 from knnlm.paper.recipes.substitutes import STATES, both
 from knnlm.paper.rows import Combined, Learned
 from knnlm.paper.scales import Scale
-from knnlm.paper.shares import Effect, share_of_gain
+from knnlm.paper.shares import Effect, share_of_calibration, share_of_gain
 from knnlm.report.svg import INK
 from knnlm.similarity import METRICS
 
 Substitute = Learned | Combined
 COLUMNS = (
-    "substitute", "added, V×D", "multiplications", "PPL alone", "λ", "interp. at τ = 1", "interp. at its own τ",
-    "seeds", "vs base", "share of the gain", "share over calibrated", "oracle", "helping",
+    "substitute", "added, V×D", "multiplications", "PPL alone", "λ", "interp. as learned", "interp. at its own τ",
+    "seeds", "vs base", "share over the LM", "share over the calibrated LM", "oracle", "helping", "alike", "learned",
 )  # fmt: skip
 NOTE = (
-    "Added: numbers beside the LM's, in output embeddings (V×D). Multiplications: for one token. Share of the gain: of "
-    "what exact search on att gains in log-likelihood on test text, over the LM and over the calibrated LM, 95 % "
-    "interval. vs base: at its own τ, per word. Lines of several seeds are means; seeds: lowest to highest perplexity."
+    "Added: numbers beside the LM's, in output embeddings (V×D). Multiplications: for one token. Share: of what exact "
+    "search on att gains in log-likelihood on test text, 95 % interval; over the LM it has in it what calibrating the "
+    "LM gains alone, so the share over the calibrated LM says how much of the retrieval is recovered. As learned: at "
+    "τ = 1 (clusters learned further: at the τ they began with). vs base: at its own τ, per word. Alike: mean cosine "
+    "of the embeddings of one word. Learned: updates until the best on validation, of all that were made. Lines of "
+    "several seeds are means; seeds: lowest to highest perplexity."
 )
 
 
 def table(records: Records, scale: Scale, rows: Sequence[Substitute], theirs: Iterable[Published] = ()) -> Table:
     """Any substitutes, then the paper's lines."""
     cells = [line for row in rows if (line := _line(records, scale, row)) is not None]
+    cells = [*_calibrated(records, scale), *cells] if cells else []
     printed = [
         (f"paper: {r.name}" + (f", {r.fields['key']}" if r.fields["key"] not in r.name else ""), "", "",
          number(r.cells["ppl"] if np.isfinite(r.cells["ppl"]) else None), f"{r.cells['lambda']:.3f}",
          number(r.cells["interp"], 3), "", "", percent(r.change), "", "", number(r.cells["oracle"], 3),
-         f"{r.cells['helping']:.3f}")
+         f"{r.cells['helping']:.3f}", "", "")
         for r in theirs
     ]  # fmt: skip
     return Table(COLUMNS, (*cells, *printed) if cells else (), NOTE)
+
+
+def _calibrated(records: Records, scale: Scale) -> list[tuple[str, ...]]:
+    """The LM with its own temperature and a unigram share: what must be gained beyond."""
+    knn = exactly(paper_arm(scale)).name
+    if knn not in records:
+        return []
+    base = records[knn]["results"]["base"]
+    per_word = (base["calibrated_ppl"] / base["ppl"]) ** (base["tokens"] / base["words"]) - 1
+    share = _share(share_of_calibration(records, knn))
+    ppl = number(base["calibrated_ppl"])
+    shown = ["the calibrated LM", "0.00", "0", ppl, "", "", ppl, "", percent(per_word), share, "0\u00a0%"]
+    return [(*shown, *[""] * (len(COLUMNS) - len(shown)))]
 
 
 def words(row: Substitute) -> str:
@@ -80,7 +97,7 @@ def _line(records: Records, scale: Scale, row: Substitute) -> tuple[str, ...] | 
         return None
     each = [records[name]["results"] for name in names]
     learned, tuned = each[0]["learned"], [r["tuned"] for r in each]
-    one: list[Any] = [r["tau_1"] for r in each if "tau_1" in r]
+    one: list[Any] = [r["as_learned"] for r in each if "as_learned" in r]
     ppls = [at["ppl"] for at in tuned]
     mean = float(np.mean(ppls))
     base = each[0]["base"]
@@ -97,6 +114,8 @@ def _line(records: Records, scale: Scale, row: Substitute) -> tuple[str, ...] | 
         *(_share(s) for s in shares),
         number(float(np.mean([at["oracle"] for at in one]))) if one else "",
         f"{np.mean([at['helping'] for at in one]):.3f}" if one else "",
+        "" if learned.get("alike") is None else f"{learned['alike']:.3f}",
+        f"{learned['best_step']:,} of {learned['steps']:,}" if "steps" in learned else "",
     )  # fmt: skip
 
 
@@ -144,24 +163,32 @@ def beyond_table(records: Records, scale: Scale) -> Table:
 
 
 def rates_table(records: Records) -> Table:
-    """Validation loss at each learning rate, of every family: which rate was chosen, and what it was chosen from."""
+    """Validation loss of the mixture at each learning rate that was tried, of the smallest of every family."""
     found: dict[str, tuple[str, ...]] = {}
     for record in records.values():
         learned = record["results"].get("learned", {})
         if "rates" in learned:
             what = record["what"]
-            own = "" if what["own_embedding"] else ", the LM's embedding"
-            name = f"{what['kind']} on {what['state']}, {what['metric'].upper()}{own}"
-            losses = "; ".join(f"{rate}: {loss:.4f}" for rate, loss in learned["rates"].items())
+            name = f"{what['kind']} on {what['state'].replace('both', 'att and ffn')}, {what['metric'].upper()}"
+            name += "" if what["lam"] is None else ", loss of the mixture"
+            name += ", taught by neighbours" if what["soft"] else ""
+            losses = "; ".join(f"{rate}: {_loss(loss)}" for rate, loss in learned["rates"].items())
             found[name] = (name, losses, f"{learned['rate']:g}")
-    return Table(("family", "validation loss at each rate", "rate used"), tuple(found[name] for name in sorted(found)))
+    return Table(
+        ("family", "validation loss of the mixture at each rate", "rate used"),
+        tuple(found[name] for name in sorted(found)),
+    )
+
+
+def _loss(value: float | None) -> str:
+    return "too high" if value is None else f"{value:.4f}"
 
 
 def capacity_figure(records: Records, scale: Scale) -> Figure | None:
     """Perplexity against embeddings for each word (fig:increasing_embedding_size)."""
     lines = []
     for state in STATES:
-        for field, at in (("tau_1", "τ = 1"), ("tuned", "its own τ")):
+        for field, at in (("as_learned", "τ = 1"), ("tuned", "its own τ")):
             points = []
             for n in scale.learning.sizes:
                 ppls = [records[x]["results"][field]["ppl"] for x in seeds_of(records, Learned(state=state, size=n))]

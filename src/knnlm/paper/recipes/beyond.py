@@ -14,23 +14,27 @@ def network(scale: Scale, soft: float = 0.0, seed: int = 0) -> Learned:
     return Learned(state="both", seed=seed, kind="network", size=scale.learning.networks[-1], soft=soft)
 
 
-def taught(scale: Scale) -> list[Learned]:
+def taught(scale: Scale, seed: int = 0) -> list[Learned]:
     """Heads and networks that neighbours teach."""
-    return [row for soft in scale.learning.soft for row in (Learned(soft=soft), network(scale, soft))]
-
-
-def combinations(scale: Scale) -> list[Combined]:
-    """Of the paper's two views and of ours."""
-    soft = scale.learning.soft[0]
-    parts = (Learned(), Learned(soft=soft), network(scale), network(scale, soft))
     return [
-        Combined((Learned(), network(scale))), Combined((Learned(), network(scale, soft))), Combined(parts),
-        Combined(parts, exactly(paper_arm(scale))),
+        row for soft in scale.learning.soft for row in (Learned(soft=soft, seed=seed), network(scale, soft, seed))
+    ]  # fmt: skip
+
+
+def combinations(scale: Scale, seed: int = 0) -> list[Combined]:
+    """Of the paper's two views and of ours; the last has neighbours too."""
+    soft = scale.learning.soft[0]
+    head, ours, said = Learned(seed=seed), network(scale, 0.0, seed), network(scale, soft, seed)
+    parts = (head, Learned(soft=soft, seed=seed), ours, said)
+    return [
+        Combined((head, ours)), Combined((head, said)), Combined(parts), Combined(parts, exactly(paper_arm(scale)))
     ]  # fmt: skip
 
 
 def recipe(scale: Scale) -> Recipe:
-    """Networks, what neighbours taught, and combinations."""
-    rows: list[Row] = [Learned(state="both", kind="network", size=n) for n in scale.learning.networks]
-    rows += [*taught(scale), *combinations(scale)]
+    """Networks, what neighbours taught, and combinations, for every seed."""
+    rows: list[Row] = []
+    for seed in range(scale.learning.seeds):
+        rows += [Learned(state="both", kind="network", size=n, seed=seed) for n in scale.learning.networks]
+        rows += [*taught(scale, seed), *combinations(scale, seed)]
     return Recipe("beyond", "The best without a search", (), tuple(rows))

@@ -1,0 +1,158 @@
+"""A component learned from a store and kept beside it, to be used in the place of the search.
+
+    STORE/components/<name>/component.json        λ, τ, model, how it was learned, and the file that holds it
+    STORE/components/<name>/<xxh3>.safetensors    the component; its name is its checksum
+    STORE/components/<name>/learning/             while it is learned; deleted when it is done
+
+The JSON is replaced in one step after the file is there, so a name stands for the old component or the new one. Learned
+from the store's rows and stopped, with τ and λ, by a validation text. Knows nothing of how it is used.
+"""
+
+import re
+import shutil
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from knnlm.components.saved import Component, load_component, save_component
+from knnlm.errors import DamagedError, KnnlmError, UsageError, unknown
+from knnlm.evaluation import Tuned
+from knnlm.files import checksum_file, fingerprint, only_writer, read_json, write_json
+from knnlm.learning.clustering import cluster
+from knnlm.learning.fit import Fit
+from knnlm.learning.learn import HOW, Soft, learn, states_of
+from knnlm.learning.soft import soft_targets
+from knnlm.learning.substitutes import Substitute, begin, begin_clusters
+from knnlm.learning.temperature import at_best_tau
+from knnlm.lm.load import LanguageModel
+from knnlm.metrics import perplexity
+from knnlm.progress import say
+from knnlm.states.store import Store
+from knnlm.taps.head import output_embedding
+
+FOLDER, RECORD, WORK = "components", "component.json", "learning"
+FORMAT = 1
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+class Distilled(NamedTuple):
+    """A component with its λ. `about` has the rest of what is known of it, as JSON."""
+
+    name: str
+    component: Component
+    lam: float
+    about: dict[str, Any]
+
+
+def distill(
+    store: Store,
+    valid: Store,
+    lm: LanguageModel,
+    what: Substitute,
+    *,
+    name: str,
+    how: Fit = HOW,
+    taught: float = 0.0,
+    teacher: Tuned | None = None,
+    seed: int = 0,
+    progress: bool = False,
+) -> Distilled:
+    """Learn `what` from the store; `taught` is the share of the loss that neighbours in other documents teach, at the
+    key, metric, k and τ of `teacher`. A component of that name is replaced when the new one is done."""
+    _check(store, what, name, taught, seed)
+    folder = store.path / FOLDER / name
+    about: dict[str, Any] = {
+        "what": asdict(what), "taught": taught, "how": asdict(how), "seed": seed, "store": store.fingerprint,
+        "model": store.meta["model"]["fingerprint"], "valid": valid.fingerprint,
+    }  # fmt: skip
+    if taught:
+        assert teacher is not None
+        t = teacher.retrieval
+        about["teacher"] = {"key": t.key, "metric": t.metric, "k": t.k, "temperature": teacher.temperature}
+    work = folder / WORK / fingerprint(about)[:16]  # another request finds nothing of this one
+    states = states_of(valid, what.keys)
+    module: Any
+    if what.kind == "clusters":
+        file = work / "clusters.safetensors"
+        found = cluster(store, what.keys[0], what.size, what.metric, file, seed=seed, progress=progress)
+        module = begin_clusters(at_best_tau(found, valid.lm_logprob, states, valid.targets).component)  # type: ignore[arg-type]
+    else:
+        module = begin(what, output_embedding(lm.model).weight, seed=seed)
+    aim = None
+    if taught:
+        table = soft_targets(store, out=work / "soft", progress=progress, tau=about["teacher"]["temperature"],
+                             **{n: about["teacher"][n] for n in ("key", "metric", "k")})  # fmt: skip
+        aim = Soft(taught, table.columns["words"], table.columns["shares"])
+    learned = learn(module, store, valid, work / "fit", how, seed=seed, aim=aim, about=about, progress=progress)
+    best = at_best_tau(learned.component, valid.lm_logprob, states, valid.targets)
+    about |= {
+        "lambda": best.lam, "temperature": best.component.tau, "interp_ppl": best.ppl, "tokens": valid.rows,
+        "base_ppl": perplexity(valid.lm_logprob.astype(np.float64)), "steps": learned.fitted.steps,
+    }  # fmt: skip
+    _publish(store, name, best.component, about)
+    return Distilled(name, best.component, best.lam, about)
+
+
+def _check(store: Store, what: Substitute, name: str, taught: float, seed: int) -> None:
+    """Find what cannot be done before any work."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"'{name}' is not a name for a component: use letters, digits, '.', '_' and '-'")
+    if not 0 <= taught <= 1:
+        raise UsageError(f"share {taught} taught by neighbours is out of range: choose 0 to 1")
+    if taught and what.kind == "clusters":
+        raise UsageError("clusters hold some words impossible, so nothing can be taught to them: leave out --taught")
+    if seed < 0:
+        raise UsageError(f"seed {seed} is out of range: choose 0 or more")
+    for key in what.keys:
+        store.key(key)
+
+
+def _publish(store: Store, name: str, component: Component, about: dict[str, Any]) -> None:
+    """Put the file there, then the record that names it, then take away what was there before."""
+    folder = store.path / FOLDER / name
+    with only_writer(store.path, patience=10):
+        draft = folder / WORK / "component.safetensors"
+        save_component(draft, component, {})
+        checksum = checksum_file(draft)
+        file = folder / f"{checksum}.safetensors"
+        draft.rename(file)
+        about |= {"file": file.name, "xxh3": checksum}
+        write_json(folder / RECORD, {"format": FORMAT, **about})
+        for other in folder.glob("*.safetensors"):
+            if other != file:
+                other.unlink()
+    shutil.rmtree(folder / WORK)
+
+
+def list_distilled(store: Store) -> list[str]:
+    """Names of the store's components."""
+    return sorted(file.parent.name for file in (store.path / FOLDER).glob(f"*/{RECORD}"))
+
+
+def about_distilled(store: Store, name: str) -> dict[str, Any]:
+    """What is known of a component, without reading it."""
+    names = list_distilled(store)
+    if not names:
+        raise KnnlmError(f"{store.path} has no component: run 'knnlm distill {store.path}' first")
+    if name not in names:
+        raise unknown("component", name, names)
+    return read_json(store.path / FOLDER / name / RECORD, newest_format=FORMAT)
+
+
+def load_distilled(store: Store, name: str) -> Distilled:
+    """A component of a store, after checking its bytes and that it was learned from the same model's states."""
+    about = about_distilled(store, name)
+    again = f"run 'knnlm distill {store.path} --name {name}' again"
+    if about["model"] != store.meta["model"]["fingerprint"]:
+        raise KnnlmError(f"component {name} of {store.path} was learned from another model's states: {again}")
+    if about["store"] != store.fingerprint:
+        say(f"note: {store.path} has changed since component {name} was learned from it; {again} to follow it")
+    file = store.path / FOLDER / name / str(about["file"])
+    try:
+        if checksum_file(file) != about["xxh3"]:
+            raise DamagedError(f"{file} is damaged")
+        component = load_component(file).component
+    except (DamagedError, OSError) as error:
+        raise DamagedError(f"component {name} of {store.path} is damaged or missing: {again}") from error
+    return Distilled(name, component, float(about["lambda"]), about)
