@@ -15,7 +15,7 @@ from knnlm.paper.expected import Published, printed_row
 from knnlm.paper.findings import Claim, Predictor, Term, better, gain, times
 from knnlm.paper.recipes.adaptive import SIZINGS
 from knnlm.paper.recipes.baselines import exactly, paper_arm
-from knnlm.paper.recipes.beyond import combinations, network, taught
+from knnlm.paper.recipes.beyond import clusters, combinations, network, taught
 from knnlm.paper.recipes.substitutes import STATES, both
 from knnlm.paper.rows import Combined, Learned
 from knnlm.paper.scales import Scale
@@ -28,17 +28,16 @@ Sense = Literal["more", "same", "no more"]
 def learned_claims(scale: Scale) -> tuple[Claim, ...]:
     """Of the paper, in its order."""
     return (
-        *_heads(scale), *_capacity(scale), *_adaptive(scale), *_softmaxes(scale), *_clusters(scale),
+        *_heads(scale), *_capacity(scale), *_adaptive(scale), *_softmaxes(scale), *_pressed(scale),
         *_interpolated(scale),
     )  # fmt: skip
 
 
 def beyond_claims(scale: Scale) -> tuple[Claim, ...]:
     """Ours: which substitutes have nine tenths of the neighbours' gain, over the LM and over the calibrated LM."""
-    clusters = Learned(kind="clusters", metric="l2", size=scale.learning.clusters[0])
     tried: list[tuple[str, Learned | Combined]] = [
         ("a head on att", Learned()), ("heads on att and ffn", both()), ("a network", network(scale)),
-        (f"{clusters.size}V clusters, learned further", clusters),
+        (f"{scale.learning.clusters[0]}V clusters, learned further", clusters(scale)),
         *((f"{'a network' if row.kind == 'network' else 'a head on att'}, {row.soft:.0%} taught by neighbours", row)
           for row in taught(scale)),
         *((f"{describe(row)}", row) for row in combinations(scale) if row.neighbours is None),
@@ -72,10 +71,8 @@ def beyond_claims(scale: Scale) -> tuple[Claim, ...]:
 
 def describe(row: Combined) -> str:
     """A combination in words."""
-    names = [
-        ("a network" if p.kind == "network" else f"a head on {p.state}") + (f" taught {p.soft:.0%}" if p.soft else "")
-        for p in row.parts
-    ]
+    kinds = {"network": "a network", "clusters": "clusters"}
+    names = [kinds.get(p.kind, f"a head on {p.state}") + (f" taught {p.soft:.0%}" if p.soft else "") for p in row.parts]
     return " + ".join([*names, *([] if row.neighbours is None else ["neighbours"])])
 
 
@@ -197,7 +194,7 @@ def _softmaxes(scale: Scale) -> list[Claim]:
     )]  # fmt: skip
 
 
-def _clusters(scale: Scale) -> list[Claim]:
+def _pressed(scale: Scale) -> list[Claim]:
     where, size = "appendix C.3", scale.learning.clusters[0]
     found: list[Claim] = []
     for state in STATES:

@@ -21,13 +21,20 @@ def taught(scale: Scale, seed: int = 0) -> list[Learned]:
     ]  # fmt: skip
 
 
+def clusters(scale: Scale, seed: int = 0) -> Learned:
+    """The fewest clusters, learned further: centroids from the store, with a weight for each."""
+    return Learned(kind="clusters", metric="l2", size=scale.learning.clusters[0], seed=seed)
+
+
 def combinations(scale: Scale, seed: int = 0) -> list[Combined]:
     """Of the paper's two views and of ours; the last has neighbours too."""
     soft = scale.learning.soft[0]
     head, ours, said = Learned(seed=seed), network(scale, 0.0, seed), network(scale, soft, seed)
-    parts = (head, Learned(soft=soft, seed=seed), ours, said)
+    pressed = clusters(scale, seed)
+    parts = (head, ours, said, pressed)
     return [
-        Combined((head, ours)), Combined((head, said)), Combined(parts), Combined(parts, exactly(paper_arm(scale)))
+        Combined((head, ours)), Combined((head, said)), Combined((head, pressed)), Combined((ours, pressed)),
+        Combined(parts), Combined(parts, exactly(paper_arm(scale))),
     ]  # fmt: skip
 
 
@@ -36,5 +43,5 @@ def recipe(scale: Scale) -> Recipe:
     rows: list[Row] = []
     for seed in range(scale.learning.seeds):
         rows += [Learned(state="both", kind="network", size=n, seed=seed) for n in scale.learning.networks]
-        rows += [*taught(scale, seed), *combinations(scale, seed)]
+        rows += [clusters(scale, seed), *taught(scale, seed), *combinations(scale, seed)]
     return Recipe("beyond", "The best without a search", (), tuple(rows))
