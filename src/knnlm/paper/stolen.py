@@ -1,0 +1,93 @@
+"""Stolen probabilities: which words can no state make the LM's most probable one?
+
+    word v is reachable  ⟺  there is h with (W_v - W_u)·h > 0 for every other word u
+
+An unreachable word lies inside the convex hull of the others (Demeter et al., 2020). Decided for every word, not for a
+sample: most are shown to be reachable by a state that is found by a perceptron, all words at once; for each of the rest
+a linear programme finds such a state or shows that there is none, with only those words as constraints that matter.
+Words with equal rows take each other's place and count as unreachable. Knows nothing of LMs.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linprog
+
+_AT_ONCE = 1 << 25  # scores in memory
+_WORST = 64
+_TOLERANCE = 1e-7
+
+
+class Reachable(NamedTuple):
+    """Which words can be the most probable, and how many needed a linear programme to know."""
+
+    words: NDArray[np.bool_]
+    programmes: int
+
+
+def reachable_words(weight: NDArray[np.floating], rounds: int = 300) -> Reachable:
+    """Of an output embedding (V, D)."""
+    rows = np.asarray(weight, np.float64)
+    rows = rows - rows.mean(axis=0)  # the same for every word, so it changes no comparison
+    rows = rows / max(float(np.abs(rows).max()), 1e-300)
+    states, found = _perceptron(rows, rounds)
+    rest = np.flatnonzero(~found)
+    for word in rest:
+        found[word] = _programme(rows, int(word), states[word])
+    return Reachable(found, len(rest))
+
+
+def _perceptron(rows: NDArray[np.float64], rounds: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """A state for every word, moved away from whichever word is still more probable; and for which words it worked."""
+    states = rows.copy()
+    found = np.zeros(len(rows), bool)
+    for _ in range(rounds):
+        left = np.flatnonzero(~found)
+        if not len(left):
+            break
+        for some in np.array_split(left, -(-len(left) * len(rows) // _AT_ONCE)):
+            rival, ahead = _rivals(rows, some, states[some])
+            found[some] = ahead
+            gap = rows[some] - rows[rival]
+            size = np.linalg.norm(gap, axis=1, keepdims=True)
+            states[some] += np.where(ahead[:, None], 0.0, gap / np.maximum(size, 1e-300))
+    return states, found
+
+
+def _rivals(
+    rows: NDArray[np.float64], words: NDArray[np.integer], states: NDArray[np.float64]
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """The most probable other word at each word's state, and whether the word itself is clearly more probable."""
+    scores = states @ rows.T
+    own = scores[np.arange(len(words)), words].copy()
+    scores[np.arange(len(words)), words] = -np.inf
+    rival = scores.argmax(axis=1)
+    best = scores[np.arange(len(words)), rival]
+    size = np.abs(states).max(axis=1)
+    return rival, own - best > _TOLERANCE * np.maximum(size, 1e-300)
+
+
+def _programme(rows: NDArray[np.float64], word: int, state: NDArray[np.float64]) -> bool:
+    """max t with (W_v - W_u)·h ≥ t for some words u and |h| ≤ 1, more words added until they decide.
+
+    If t is zero even for these, no state does it; if the state found is right for all words, one does.
+    """
+    gaps = rows[word] - rows
+    gaps = np.delete(gaps, word, axis=0)
+    width = rows.shape[1]
+    chosen = np.argsort(gaps @ state)[: 2 * width]
+    objective = np.append(np.zeros(width), -1.0)
+    bounds = [(-1.0, 1.0)] * width + [(None, 1.0)]
+    while True:
+        constraints = np.column_stack([-gaps[chosen], np.ones(len(chosen))])
+        solved = linprog(objective, A_ub=constraints, b_ub=np.zeros(len(chosen)), bounds=bounds, method="highs")
+        margin = float(solved.x[-1])
+        if margin <= _TOLERANCE:
+            return False
+        lead = gaps @ solved.x[:-1]
+        wrong = np.flatnonzero(lead <= _TOLERANCE)
+        if not len(wrong):
+            return True
+        worst = wrong[np.argsort(lead[wrong])[:_WORST]]
+        chosen = np.union1d(chosen, worst)

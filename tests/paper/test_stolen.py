@@ -1,0 +1,44 @@
+"""Which words no state can make the most probable: on matrices where the answer is known."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from knnlm.paper.stolen import _programme, reachable_words
+
+
+def hull(rng: np.random.Generator, outside: int, inside: int, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Points on a sphere, all of them reachable, and points well inside their hull, none of which is."""
+    corners = rng.standard_normal((outside, width))
+    corners /= np.linalg.norm(corners, axis=1, keepdims=True)
+    shares = rng.dirichlet(np.ones(outside), inside)
+    rows = np.concatenate([corners, shares @ corners]) + rng.standard_normal(width)
+    order = rng.permutation(len(rows))
+    return rows[order], (np.arange(len(rows)) < outside)[order]
+
+
+@pytest.mark.parametrize("rounds", [0, 300])  # the linear programmes alone, and with what the perceptron finds
+@pytest.mark.parametrize(("outside", "inside", "width"), [(40, 10, 3), (200, 30, 8), (60, 0, 2), (30, 5, 20)])
+def test_exactly_the_interior_words_are_unreachable(outside: int, inside: int, width: int, rounds: int) -> None:
+    rows, truth = hull(np.random.default_rng(outside), outside, inside, width)
+    found = reachable_words(rows.astype(np.float32), rounds)
+    assert np.array_equal(found.words, truth)
+    assert found.programmes >= inside
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(2, 30), st.integers(1, 4))
+def test_both_ways_agree(seed: int, words: int, width: int) -> None:
+    rows = np.random.default_rng(seed).standard_normal((words, width))
+    found = reachable_words(rows, 50).words
+    centred = rows - rows.mean(axis=0)
+    centred /= np.abs(centred).max()
+    assert found.tolist() == [_programme(centred, v, centred[v]) for v in range(words)]
+
+
+def test_on_a_line_only_the_ends_are_reachable() -> None:
+    assert reachable_words(np.array([[0.0], [3.0], [1.0], [2.0]])).words.tolist() == [True, True, False, False]
+
+
+def test_equal_rows_take_each_others_place() -> None:
+    assert reachable_words(np.array([[1.0, 0.0], [1.0, 0.0], [-1.0, 0.5]])).words.tolist() == [False, False, True]
