@@ -133,17 +133,23 @@ class Scale:
         return Shape(lm.layers, lm.width, lm.vocab_size)
 
 
-def _variants(base: Preset, widths: tuple[int, ...], seeds: int, free: tuple[int, ...]) -> tuple[BaseLM, ...]:
-    """`main`, one LM for each smaller width, one without dropout kept at the updates `free`, and further seeds."""
-    overfit = replace(
-        base, name=f"{base.name}-no-dropout", dropout=0.0, attention_dropout=0.0, steps=free[-1], keep=free
-    )
+def _variants(
+    base: Preset, widths: tuple[int, ...], seeds: int, free: tuple[int, ...], far: int | None = None
+) -> tuple[BaseLM, ...]:
+    """`main`, one LM for each smaller width, one without dropout kept at the updates `free`, further seeds, and one
+    without dropout trained for `far` updates, long after its best."""
+
+    def without_dropout(name: str, keep: tuple[int, ...]) -> BaseLM:
+        steps = {"dropout": 0.0, "attention_dropout": 0.0, "steps": keep[-1], "keep": keep}
+        return BaseLM(name, replace(base, name=f"{base.name}-{name}", **steps))  # type: ignore[arg-type]
+
     thin = [replace(base, name=f"{base.name}-width-{w}", width=w) for w in widths]
     return (
         BaseLM("main", base),
         *(BaseLM(f"width-{p.width}", p) for p in thin),
-        BaseLM("no-dropout", overfit),
+        without_dropout("no-dropout", free),
         *(BaseLM(f"seed-{s}", base, s) for s in range(1, seeds)),
+        *((without_dropout("overfitted", (far,)),) if far else ()),
     )
 
 
@@ -175,11 +181,12 @@ DEMO_SCALE = Scale(
 )  # fmt: skip
 LAPTOP_SCALE = Scale(
     name="laptop", text="wikitext-2", documents=60, train_characters=None, eval_characters=6_000, eval_rows=10_000,
-    sizes=Sizes(304_391, 10_000, 10_000), lms=_variants(LAPTOP, (128, 64), 2, (200, 400, 800)),
+    sizes=Sizes(304_391, 10_000, 10_000), lms=_variants(LAPTOP, (128, 64), 2, (200, 400, 800), 2000),
     seeds=("main", "seed-1"), widths=("width-64", "width-128", "main"),
     checkpoints=(
         *(("main", step) for step in (100, 400, 800)),
         *(("no-dropout", step) for step in (200, 400, 800)),
+        ("overfitted", 2000),
     ),
     k=1024, ks=(1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096),
     fractions=(0.05, 0.1, 0.25, 0.5, 0.75, 1.0), draws=3, small=0.05, zeros=(0.05, 0.26, 0.5),

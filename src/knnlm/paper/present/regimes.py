@@ -13,8 +13,10 @@ from knnlm.paper.scales import Scale
 from knnlm.paper.shares import Effect, share_of_gain
 from knnlm.report.svg import INK, drawing
 
-SHARE = "share recovered by a learned head"
-EFFECTS = ("gain of kNN", "gain over the calibrated LM", "att over ffn", "approximate over exact", SHARE)
+SHARE = "share that a learned head has"
+OVER = "the same over the calibrated LM"
+EFFECTS = ("gain of kNN", "gain over the calibrated LM", "att over ffn", "approximate over exact", SHARE, OVER)
+LINES = {"main": "with dropout", "no-dropout": "without dropout", "overfitted": "without dropout, for longer"}
 
 
 def points(records: Records, scale: Scale) -> dict[tuple[str, int | None], dict[str, Effect]]:
@@ -28,7 +30,9 @@ def points(records: Records, scale: Scale) -> dict[tuple[str, int | None], dict[
         }  # fmt: skip
         if all(arm.name in records for arm in (index, exact, ffn)):
             found[lm, step] = {name: _effect(t, records) for name, t in terms.items()}
-            found[lm, step][SHARE] = share_of_gain(records, [Learned(of=lm, step=step).name], exact.name)
+            head = [Learned(of=lm, step=step).name]
+            found[lm, step][SHARE] = share_of_gain(records, head, exact.name)
+            found[lm, step][OVER] = share_of_gain(records, head, exact.name, "on_calibrated", "calibrated")
     return found
 
 
@@ -61,14 +65,15 @@ def progress(records: Records, scale: Scale) -> Figure | None:
         for effect in EFFECTS:
             values = [at[s][effect] for s in at]
             panels[effect].append(Line(
-                {"main": "with dropout", "no-dropout": "without dropout"}.get(lm, lm), list(at),
+                LINES.get(lm, lm), list(at),
                 [100 * v.value for v in values], [(100 * v.low, 100 * v.high) for v in values],
             ))  # fmt: skip
     if not any(line.x for lines in panels.values() for line in lines):
         return None
     caption = (
         "The main effects, each arm at its tuned τ, against updates of training; bars are 95 % intervals over "
-        "documents. With dropout the LM goes from under-trained to its best; without, on to overfitted."
+        "documents. With dropout the LM goes from under-trained to its best; without, it learns faster, and trained "
+        "for longer it overfits."
     )
     return _panels("regimes-progress", caption, panels, "updates of training")
 
@@ -99,7 +104,6 @@ def width(records: Records, scale: Scale) -> Figure | None:
 def _panels(name: str, caption: str, panels: dict[str, list[Line]], label: str) -> Figure:
     def draw(canvas: Canvas) -> None:
         grid = canvas.subplots(3, 2, sharex=True)
-        grid.flat[-1].set_axis_off()
         for axes, (effect, lines) in zip(grid.flat, panels.items(), strict=False):
             for place, line in enumerate(lines):
                 if line.x:
@@ -110,9 +114,8 @@ def _panels(name: str, caption: str, panels: dict[str, list[Line]], label: str) 
             axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
             axes.xaxis.set_minor_formatter(lambda x, _: "")
             axes.grid(color=INK, alpha=0.12, linewidth=0.6)
-        for axes in (grid[2][0], grid[1][1]):
+        for axes in grid[2]:
             axes.set_xlabel(label)
-        grid[1][1].tick_params(labelbottom=True)
         handles, labels = grid.flat[0].get_legend_handles_labels()
         canvas.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False, fontsize=8.5)
 
