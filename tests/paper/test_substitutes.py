@@ -52,13 +52,13 @@ def test_no_mixture_is_worse_on_validation_than_its_lm(smoke: Smoke) -> None:
 
 def test_a_combination_is_no_worse_on_validation_than_its_parts(smoke: Smoke) -> None:
     rows = [row for recipe in recipes(smoke.scale) for row in recipe.rows if isinstance(row, Combined)]
-    assert any(row.neighbours is not None for row in rows)
+    assert any(row.neighbours for row in rows)
     for row in rows:
         r = smoke.records[row.name]["results"]
         parts = [smoke.records[p.name]["results"] for p in row.parts]
         assert r["tuned"]["valid_ppl"] <= min(p["tuned"]["valid_ppl"] for p in parts) + 1e-6
         assert sum(r["tuned"]["shares"]) == pytest.approx(1)
-        assert len(r["tuned"]["shares"]) == 1 + len(parts) + (row.neighbours is not None)
+        assert len(r["tuned"]["shares"]) == 1 + len(parts) + len(row.neighbours)
         assert r["learned"]["parameters"] == sum(p["learned"]["parameters"] for p in parts)
 
 

@@ -40,7 +40,7 @@ def beyond_claims(scale: Scale) -> tuple[Claim, ...]:
         (f"{scale.learning.clusters[0]}V clusters, learned further", clusters(scale)),
         *((f"{'a network' if row.kind == 'network' else 'a head on att'}, {row.soft:.0%} taught by neighbours", row)
           for row in taught(scale)),
-        *((f"{describe(row)}", row) for row in combinations(scale) if row.neighbours is None),
+        *((f"{describe(row)}", row) for row in combinations(scale) if not row.neighbours),
     ]  # fmt: skip
     found = [
         claim
@@ -56,7 +56,7 @@ def beyond_claims(scale: Scale) -> tuple[Claim, ...]:
         says="A temperature and a unigram share, nothing retrieved or learned.", given=gain(knn, "tuned"),
         terms=(*gain(knn, "calibrated"), *times(-NEARLY_ALL, gain(knn, "tuned"))),
     )  # fmt: skip
-    helped = Combined((Learned(),), exactly(paper_arm(scale)))
+    helped = Combined((Learned(),), (exactly(paper_arm(scale)),))
     more = combinations(scale)[-1]
     return (
         calibrated,
@@ -73,7 +73,7 @@ def describe(row: Combined) -> str:
     """A combination in words."""
     kinds = {"network": "a network", "clusters": "clusters"}
     names = [kinds.get(p.kind, f"a head on {p.state}") + (f" taught {p.soft:.0%}" if p.soft else "") for p in row.parts]
-    return " + ".join([*names, *([] if row.neighbours is None else ["neighbours"])])
+    return " + ".join([*names, *(f"neighbours ({arm.state})" for arm in row.neighbours)])
 
 
 def recovers(

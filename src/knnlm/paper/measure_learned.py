@@ -83,8 +83,8 @@ class LearnedBench:
                 test[name].append(self.apprentice.logprobs(part, point.component, "test"))
         record: dict[str, Any] = {"base": base_numbers(base, m), "learned": self._cost(parts, m)}
         for name in names:
-            if row.neighbours is not None:
-                for logs, found in zip((valid, test), self.votes(row.neighbours, lms[name][0]), strict=True):
+            for arm in row.neighbours:
+                for logs, found in zip((valid, test), self.votes(arm, lms[name][0]), strict=True):
                     logs[name].append(found)
             shares = fit_shares(valid[name])
             mixed = mix_all(test[name], shares)

@@ -172,27 +172,32 @@ class Learned:
 
 @dataclass(frozen=True)
 class Combined:
-    """Several substitutes, and perhaps neighbours, mixed with one LM, all weights fitted together."""
+    """Several substitutes and neighbours of one LM, mixed with it, all weights fitted together."""
 
-    parts: tuple[Learned, ...]
-    neighbours: Arm | None = None
+    parts: tuple[Learned, ...] = ()
+    neighbours: tuple[Arm, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len({part.lm for part in self.parts} | {(arm.lm, arm.step) for arm in self.neighbours}) != 1:
+            raise ValueError("what is combined must be of one LM")
 
     @property
     def name(self) -> str:
-        """Of all parts."""
-        names = [part.name.removeprefix(f"{self.parts[0].of}_").replace("_learned", "") for part in self.parts]
-        also = [] if self.neighbours is None else ["neighbours"]
-        return "+".join([f"{self.parts[0].of}_combined_{names[0]}", *names[1:], *also])
+        """Of all parts; of neighbours their state, metric and mask."""
+        of, _ = self.lm
+        names = [part.name.removeprefix(f"{of}_").replace("_learned", "") for part in self.parts]
+        names += [f"{arm.state}_{arm.metric}_{arm.mask}" for arm in self.neighbours]
+        return "+".join([f"{of}_combined_{names[0]}", *names[1:]])
 
     @property
     def arms(self) -> tuple[Arm, ...]:
         """What must be retrieved."""
-        return () if self.neighbours is None else (self.neighbours,)
+        return self.neighbours
 
     @property
     def lm(self) -> tuple[str, int | None]:
         """The base LM, and the update at which it was kept."""
-        return self.parts[0].lm
+        return self.parts[0].lm if self.parts else (self.neighbours[0].lm, self.neighbours[0].step)
 
 
 Row = Evaluate | Temperatures | Counts | Words | Learned | Combined

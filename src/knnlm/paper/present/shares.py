@@ -34,7 +34,7 @@ def points(records: Records, scale: Scale) -> list[Point]:
     found: dict[str, Point] = {}
     for record in records.values():
         row = _row_of(record)
-        if row is None or row.lm != ("main", None) or (isinstance(row, Combined) and row.neighbours is not None):
+        if row is None or row.lm != ("main", None) or (isinstance(row, Combined) and row.neighbours):
             continue
         first = with_seed(row, 0)
         assert not isinstance(first, Arm)
@@ -64,9 +64,8 @@ def _row_of(record: Any) -> Substitute | None:
     if record["kind"] == "learned" and "kind" in record["what"]:
         return Learned(**record["what"])
     if record["kind"] == "combined":
-        arm = record["what"]["neighbours"]
-        parts = tuple(Learned(**part) for part in record["what"]["parts"])
-        return Combined(parts, None if arm is None else Arm(**arm))
+        what = record["what"]
+        return Combined(tuple(Learned(**p) for p in what["parts"]), tuple(Arm(**a) for a in what["neighbours"]))
     return None
 
 

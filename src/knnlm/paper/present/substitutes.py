@@ -129,7 +129,7 @@ def _share(found: Effect) -> str:
 def heads_table(records: Records, scale: Scale) -> Table:
     """Table 2."""
     rows: list[Substitute] = [Learned(state=s, metric=m) for s in STATES for m in METRICS[::-1]]
-    rows += [both(), Combined((Learned(),), exactly(paper_arm(scale)))]
+    rows += [both(), Combined((Learned(),), (exactly(paper_arm(scale)),))]
     return table(records, scale, rows, published()["tab:input_representation"])
 
 

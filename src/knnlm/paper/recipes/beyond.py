@@ -34,7 +34,7 @@ def combinations(scale: Scale, seed: int = 0) -> list[Combined]:
     parts = (head, ours, said, pressed)
     return [
         Combined((head, ours)), Combined((head, said)), Combined((head, pressed)), Combined((ours, pressed)),
-        Combined(parts), Combined(parts, exactly(paper_arm(scale))),
+        Combined(parts), Combined(parts, (exactly(paper_arm(scale)),)),
     ]  # fmt: skip
 
 

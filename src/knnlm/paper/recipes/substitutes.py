@@ -21,7 +21,7 @@ def recipe(scale: Scale) -> Recipe:
     rows: list[Row] = [Evaluate(exactly(replace(paper_arm(scale), state=s, metric=m))) for s in STATES for m in METRICS]
     for seed in range(scale.learning.seeds):
         rows += [Learned(state=state, seed=seed, metric=metric) for state in STATES for metric in METRICS[::-1]]
-        rows += [both(seed), Combined((Learned(seed=seed),), exactly(paper_arm(scale)))]
+        rows += [both(seed), Combined((Learned(seed=seed),), (exactly(paper_arm(scale)),))]
     return Recipe(
         "substitutes", "A second softmax in the place of the store", ("tab:input_representation",), tuple(rows)
     )
