@@ -145,6 +145,15 @@ def test_bad_input_gets_one_sentence(
     assert sentence in message
 
 
+def test_a_folder_that_is_no_wikitext_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "mine.txt").write_text("some words of mine")
+    out = tmp_path / "out"
+    assert run(["reproduce", "all", "--scale", "laptop", "--data", str(tmp_path / "texts"), "--out", str(out)]) == 2
+    assert "has no wiki.train.tokens" in capsys.readouterr().err
+    assert not out.exists()
+
+
 def test_results_of_another_scale_are_left_alone(smoke: Smoke, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["reproduce", "all", "--scale", "demo", "--out", str(smoke.folder)]) == 1
     assert "holds results of scale smoke, not demo: choose another --out" in capsys.readouterr().err

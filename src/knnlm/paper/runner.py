@@ -87,6 +87,8 @@ def check_data(scale: Scale, data: Path | None) -> None:
         raise UsageError(f"scale {scale.name} uses the embedded text: leave out --data, or choose laptop or paper")
     if not data.is_dir():
         raise UsageError(f"there is no folder {data}: give the folder of wiki.train.tokens with --data")
+    if not (data / "wiki.train.tokens").is_file():
+        raise UsageError(f"{data} has no wiki.train.tokens: give the folder of a WikiText with --data")
 
 
 def check_scale(folder: Path, scale: Scale) -> None:

@@ -1,5 +1,6 @@
 """A results folder → RESULTS.md, results.html and figures/: which section holds what, in which order."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,13 +15,14 @@ from knnlm.paper.present import figures, regimes, shares, substitutes, tables, w
 from knnlm.paper.present.content import Figure, Section, Table
 from knnlm.paper.present.markdown import markdown
 from knnlm.paper.present.page import page
-from knnlm.paper.recipes import sceptic
+from knnlm.paper.recipes import recipes, sceptic
 from knnlm.paper.recipes import words as words_recipe
 from knnlm.paper.recipes.audit import precision, sign, zeros
 from knnlm.paper.recipes.baselines import exactly, paper_arm
-from knnlm.paper.rows import Counts, Evaluate, Recipe, Words
+from knnlm.paper.rows import Counts, Evaluate, Learned, Recipe, Words
 from knnlm.paper.runner import check_scale, load_records, with_known_models
 from knnlm.paper.scales import Scale
+from knnlm.paper.shares import share_of_calibration, share_of_gain
 from knnlm.paper.word_findings import word_findings
 
 MARKDOWN, PAGE, FIGURES = "RESULTS.md", "results.html", "figures"
@@ -102,7 +104,7 @@ def content(records: Records, scale: Scale) -> list[Section]:
     """All sections; parts that have nothing to show are left out."""
     found = all_findings(records, scale)
     sections = [
-        Section("In short", _short(found)),
+        Section("In short", _short(found, records, scale)),
         Section("What was run", _setup(records, scale)),
         Section("The paper's claims", [words.counts(found.paper), tables.findings_table(_measured(found.paper))]),
         Section("Table 1: which state, which similarity", [tables.baselines_table(records, scale)]),
@@ -139,7 +141,21 @@ def _substitutes(records: Records, scale: Scale, found: Findings) -> list[Sectio
     ]  # fmt: skip
 
 
-def _short(found: Findings) -> list[Part]:
+def _shares(records: Records, scale: Scale) -> list[str | None]:
+    """What has how much of the neighbours' gain without a search."""
+    knn, head = exactly(paper_arm(scale)).name, substitutes.seeds_of(records, Learned())
+    told = (
+        (share_of_calibration(records, knn), "Calibrating the LM (its own temperature and a share of unigrams) has "
+         "{} of the gain of exact neighbours in log-likelihood, with nothing retrieved or learned."),
+        (share_of_gain(records, head, knn),
+         "A second softmax on att, learned from the store, has {} of it over the LM."),
+        (share_of_gain(records, head, knn, "on_calibrated", "calibrated"),
+         "Over the calibrated LM that softmax has {} of what neighbours gain there."),
+    )  # fmt: skip
+    return [text.format(substitutes.share_text(share)) if math.isfinite(share.value) else None for share, text in told]
+
+
+def _short(found: Findings, records: Records, scale: Scale) -> list[Part]:
     by_name = {f.claim.name: f for f in found.all()}
     sentences = [
         words.at_each_tau(by_name, "kNN helps", "“kNN helps”"),
@@ -150,9 +166,7 @@ def _short(found: Findings) -> list[Part]:
         words.at_each_tau(by_name, "approximate beats exact search", "“Approximate search beats exact search”"),
         words.at_each_tau(by_name, "FAISS mask beats real mask", "“Approximate neighbours beat true ones”"),
         words.single(by_name, "most of att's lead over ffn is temperature"),
-        words.single(by_name, "a head on att: 50% of the neighbours' gain"),
-        words.single(by_name, "a head on att: 50% of the neighbours' gain, over the calibrated LM"),
-        words.single(by_name, "calibrating the LM: 90% of the neighbours' gain"),
+        *_shares(records, scale),
         "“One τ for all” is the τ that is best for the paper's own arm (att, L2, FAISS mask and score), which in the "
         "paper τ = 1 was near: it is what comparing arms at one τ amounts to.",
         words.counts(found.paper),
@@ -251,9 +265,22 @@ def _provenance(records: Records, scale: Scale) -> list[Part]:
         f"{len(trained)} LMs trained in {training / 60:.0f} minutes and {len(records)} rows measured in "
         f"{sum(m['seconds'] for m in made) / 60:.0f} minutes, stores, indexes and searches included, on "
         f"{'; '.join(machines)}. Commits: {', '.join(commits)}. Versions: {'; '.join(versions)}.",
+        _missing(records, scale),
         "Every number is in rows/, one JSON for each row, with the command that makes it. All of them: "
         f"`knnlm reproduce all --scale {scale.name}`.",
     ]
+
+
+def _missing(records: Records, scale: Scale) -> str:
+    """Which recipes are not complete."""
+    every = {row.name for recipe in recipes(scale) for row in recipe.rows}
+    lacking = [
+        f"{recipe.name} ({absent})" for recipe in recipes(scale)
+        if (absent := len({row.name for row in recipe.rows} - records.keys()))
+    ]  # fmt: skip
+    if not lacking:
+        return f"All {len(every)} rows of the recipes are here."
+    return f"{len(every & records.keys())} of {len(every)} rows are here; missing: {', '.join(lacking)}."
 
 
 def _measured(found: Sequence[Finding]) -> list[Finding]:

@@ -59,7 +59,7 @@ def _calibrated(records: Records, scale: Scale) -> list[tuple[str, ...]]:
         return []
     base = records[knn]["results"]["base"]
     per_word = (base["calibrated_ppl"] / base["ppl"]) ** (base["tokens"] / base["words"]) - 1
-    share = _share(share_of_calibration(records, knn))
+    share = share_text(share_of_calibration(records, knn))
     ppl = number(base["calibrated_ppl"])
     shown = ["the calibrated LM", "0.00", "0", ppl, "", "", ppl, "", percent(per_word), share, "0\u00a0%"]
     return [(*shown, *[""] * (len(COLUMNS) - len(shown)))]
@@ -111,7 +111,7 @@ def _line(records: Records, scale: Scale, row: Substitute) -> tuple[str, ...] | 
         f"{np.mean([at['lambda'] for at in one]):.3f}" if one else "",
         number(float(np.mean([at["ppl"] for at in one]))) if one else "", number(mean),
         f"{number(min(ppls))} to {number(max(ppls))}" if len(ppls) > 1 else "", percent(per_word),
-        *(_share(s) for s in shares),
+        *(share_text(s) for s in shares),
         number(float(np.mean([at["oracle"] for at in one]))) if one else "",
         f"{np.mean([at['helping'] for at in one]):.3f}" if one else "",
         "" if learned.get("alike") is None else f"{learned['alike']:.3f}",
@@ -119,7 +119,8 @@ def _line(records: Records, scale: Scale, row: Substitute) -> tuple[str, ...] | 
     )  # fmt: skip
 
 
-def _share(found: Effect) -> str:
+def share_text(found: Effect) -> str:
+    """A share with its interval."""
     if not np.isfinite(found.value):
         return ""
     text = f"{100 * found.value:.0f} % ({100 * found.low:.0f} to {100 * found.high:.0f})"
