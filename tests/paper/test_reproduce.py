@@ -125,7 +125,7 @@ def test_a_plan_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         (["all", "--scale", "labtop"], "unknown scale 'labtop': did you mean 'laptop'?"),
         (["all", "--scale", "laptop", "--data", "nowhere"], "there is no folder nowhere"),
         (["all", "--scale", "smoke", "--data", "."], "scale smoke uses the embedded text"),
-        (["all", "--scale", "laptop", "--data", "empty"], "holds no text files"),
+        (["all", "--scale", "laptop", "--data", "empty"], "empty has no wiki.train.tokens"),
         (["all", "--scale", "laptop"], "cannot read data set Salesforce/wikitext"),
     ],
 )
