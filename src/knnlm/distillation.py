@@ -21,14 +21,14 @@ from knnlm.evaluation import Tuned
 from knnlm.files import checksum_file, fingerprint, only_writer, read_json, write_json
 from knnlm.learning.clustering import cluster
 from knnlm.learning.fit import Fit
-from knnlm.learning.learn import HOW, Soft, learn, states_of
+from knnlm.learning.learn import HOW, Soft, learn
 from knnlm.learning.soft import soft_targets
 from knnlm.learning.substitutes import Substitute, begin, begin_clusters
 from knnlm.learning.temperature import at_best_tau
 from knnlm.lm.load import LanguageModel
 from knnlm.metrics import perplexity
 from knnlm.progress import say
-from knnlm.states.store import Store
+from knnlm.states.store import Store, states_of
 from knnlm.taps.head import output_embedding
 
 FOLDER, RECORD, WORK = "components", "component.json", "learning"

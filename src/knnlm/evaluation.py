@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from knnlm.components.knn import TargetVotes, check_tau
 from knnlm.components.predictor import Predictor
 from knnlm.errors import UsageError
-from knnlm.learning.learn import states_of
 from knnlm.metrics import helping, perplexity, ratio_interval
 from knnlm.mixture import check_lambda, fit_lambda, mix, oracle
 from knnlm.search.cache import cached_neighbors
@@ -22,7 +21,7 @@ from knnlm.search.exact import check_k, exact_search
 from knnlm.search.index import open_index
 from knnlm.search.neighbors import recall
 from knnlm.search.retrieval import EXACT, Retrieval
-from knnlm.states.store import Store
+from knnlm.states.store import Store, states_of
 
 _COARSE = tuple(2.0**e for e in range(-8, 9, 2))
 _WIDEST = 2.0**24

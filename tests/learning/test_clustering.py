@@ -10,12 +10,12 @@ from knnlm.components.embeddings import new_embeddings
 from knnlm.errors import KnnlmError, UsageError
 from knnlm.learning.clustering import cluster
 from knnlm.learning.fit import Fit
-from knnlm.learning.learn import learn, states_of
+from knnlm.learning.learn import learn
 from knnlm.learning.substitutes import begin_clusters
 from knnlm.learning.temperature import at_best_tau, at_tau
 from knnlm.metrics import perplexity
 from knnlm.mixture import fit_lambda, mix
-from knnlm.states.store import Store
+from knnlm.states.store import Store, states_of
 from tests.search.conftest import built as built
 from tests.search.conftest import lm as lm
 from tests.search.conftest import queries as queries

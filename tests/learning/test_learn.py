@@ -10,12 +10,12 @@ import torch
 from knnlm.components.embeddings import new_embeddings
 from knnlm.errors import KnnlmError
 from knnlm.learning.fit import Fit
-from knnlm.learning.learn import Mixed, learn, states_of
+from knnlm.learning.learn import Mixed, learn
 from knnlm.learning.substitutes import Substitute, begin
 from knnlm.lm.load import LanguageModel
 from knnlm.mixture import fit_lambda, mix
 from knnlm.states.build import build_states
-from knnlm.states.store import Store
+from knnlm.states.store import Store, states_of
 from knnlm.taps import Tap
 from knnlm.taps.head import output_embedding
 from tests.search.conftest import built as built

@@ -26,7 +26,7 @@ from knnlm.learning.fit import Fit, Fitted, fit
 from knnlm.learning.rows import Batch, RowBatches, in_memory
 from knnlm.learning.substitutes import NOISE
 from knnlm.mixture import fit_lambda, mix
-from knnlm.states.store import Store
+from knnlm.states.store import Store, states_of
 from knnlm.states.table import Column
 
 BATCH = 256
@@ -103,12 +103,6 @@ def learn(
     fitted = fit(module, batches, lambda b: of(module.component(), b), validate, how, out, recipe, progress)  # type: ignore[arg-type]
     module.requires_grad_(False)
     return Learned(module.component(), fitted)
-
-
-def states_of(queries: Store, keys: tuple[str, ...]) -> NDArray[np.float16]:
-    """The states that a component reads, one after the other, in memory."""
-    found: NDArray[np.float16] = np.concatenate([queries.key(key).all() for key in keys], axis=1)
-    return found
 
 
 def _more(aim: Mixed | Soft | None) -> dict[str, Column]:

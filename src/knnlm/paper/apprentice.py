@@ -22,7 +22,7 @@ from knnlm.files import fingerprint
 from knnlm.learning import learn as learning
 from knnlm.learning.clustering import POINTS, ROUNDS, cluster
 from knnlm.learning.fit import Diverged, Fitted
-from knnlm.learning.learn import BATCH, HOW, Mixed, Soft, states_of
+from knnlm.learning.learn import BATCH, HOW, Mixed, Soft
 from knnlm.learning.soft import KEPT, soft_targets
 from knnlm.learning.substitutes import NOISE, Substitute, begin, begin_clusters, rows_for_words
 from knnlm.learning.temperature import at_best_tau
@@ -30,6 +30,7 @@ from knnlm.paper.calibrated import tempered_logprobs
 from knnlm.paper.rows import Learned
 from knnlm.paper.scales import Scale
 from knnlm.paper.workshop import Workshop
+from knnlm.states.store import states_of
 from knnlm.taps.head import output_embedding
 
 _FURTHER, _STEP = 2, 3.0
@@ -52,6 +53,7 @@ class Apprentice:
     def __init__(self, workshop: Workshop, teacher_tau: TeacherTau) -> None:
         self.workshop, self.teacher_tau = workshop, teacher_tau
         self._pilots: dict[Learned, dict[float, Fitted]] = {}
+        self._lm_logs: dict[tuple[str, int | None], NDArray[np.float64]] = {}
 
     def taught(self, row: Learned) -> Taught:
         """The component of a row."""
@@ -148,8 +150,10 @@ class Apprentice:
 
     def _lm_logprobs(self, row: Learned) -> NDArray[np.float64]:
         """log p_LM of the stored targets, from the stored states: the LM's body is not run again."""
-        store, model = self.workshop.plain(*row.lm).store, self.workshop.model(*row.lm).model
-        return tempered_logprobs(model, store.key("ffn"), store.targets, 1.0)
+        if row.lm not in self._lm_logs:
+            store, model = self.workshop.plain(*row.lm).store, self.workshop.model(*row.lm).model
+            self._lm_logs[row.lm] = tempered_logprobs(model, store.key("ffn"), store.targets, 1.0)
+        return self._lm_logs[row.lm]
 
     def _folder(self, row: Learned) -> Path:
         return self.workshop.folder / "learned" / made_with(self.workshop.scale) / row.name

@@ -28,7 +28,7 @@ from knnlm.paper.rows import Arm, Combined, Learned
 
 Records = Mapping[str, Mapping[str, Any]]
 Verdict = Literal["holds", "does not hold", "undecided", "no question", "not measured"]
-Predictor = Arm | Learned | Combined
+Compared = Arm | Learned | Combined
 MARGIN = 0.005
 
 
@@ -36,7 +36,7 @@ class Term(NamedTuple):
     """`weight` × log-likelihood of `arm` as its record's `field` says: base, calibrated, tau_1, tuned, …"""
 
     weight: float
-    arm: Predictor
+    arm: Compared
     field: str
 
 
@@ -73,12 +73,12 @@ class Finding(NamedTuple):
     verdict: Verdict
 
 
-def better(a: Predictor, b: Predictor, field: str, other: str | None = None) -> tuple[Term, ...]:
+def better(a: Compared, b: Compared, field: str, other: str | None = None) -> tuple[Term, ...]:
     """How much lower a's perplexity is than b's, as a share of a's."""
     return (Term(1.0, a, field), Term(-1.0, b, other or field))
 
 
-def gain(arm: Predictor, field: str, base: str = "base") -> tuple[Term, ...]:
+def gain(arm: Compared, field: str, base: str = "base") -> tuple[Term, ...]:
     """How much lower the arm's perplexity is than its own LM's."""
     return (Term(1.0, arm, field), Term(-1.0, arm, base))
 
@@ -157,12 +157,12 @@ def _each_seed(terms: Sequence[Term], records: Records, seeds: Sequence[str]) ->
         seed, before = seed + 1, chosen
 
 
-def _of_lm(arm: Predictor, lm: str) -> Predictor:
+def _of_lm(arm: Compared, lm: str) -> Compared:
     assert isinstance(arm, Arm)
     return replace(arm, lm=lm)
 
 
-def with_seed(row: Predictor, seed: int) -> Predictor:
+def with_seed(row: Compared, seed: int) -> Compared:
     """The same, learned from another start; what is retrieved has no seed of its own."""
     if isinstance(row, Learned):
         return replace(row, seed=seed)

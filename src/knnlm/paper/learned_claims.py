@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from knnlm.paper.expected import Published, printed_row
-from knnlm.paper.findings import Claim, Predictor, Term, better, gain, times
+from knnlm.paper.findings import Claim, Compared, Term, better, gain, times
 from knnlm.paper.recipes.adaptive import SIZINGS
 from knnlm.paper.recipes.baselines import exactly, paper_arm
 from knnlm.paper.recipes.beyond import clusters, combinations, network, taught
@@ -56,7 +56,7 @@ def beyond_claims(scale: Scale) -> tuple[Claim, ...]:
         says="A temperature and a unigram share, nothing retrieved or learned.", given=gain(knn, "tuned"),
         terms=(*gain(knn, "calibrated"), *times(-NEARLY_ALL, gain(knn, "tuned"))),
     )  # fmt: skip
-    helped = Combined((Learned(),), (exactly(paper_arm(scale)),))
+    helped = Combined((Learned(),), (knn,))
     more = combinations(scale)[-1]
     return (
         calibrated,
@@ -76,16 +76,14 @@ def describe(row: Combined) -> str:
     return " + ".join([*names, *(f"neighbours ({arm.state})" for arm in row.neighbours)])
 
 
-def recovers(
-    scale: Scale, name: str, row: Predictor, share: float, field: str, base: str, paper: float | None = None
-) -> Claim:
+def recovers(scale: Scale, name: str, row: Compared, share: float, field: str, base: str) -> Claim:
     """That a substitute has at least this share of the neighbours' gain in log-likelihood; the effect is how far its
     gain is beyond it."""
     knn = exactly(paper_arm(scale))
     over = "" if base == "base" else ", over the calibrated LM"
     return Claim(
         name=f"{name}: {share:.0%} of the neighbours' gain{over}", where="section 4.1" if share == HALF else "beyond",
-        says="It recovers this share of what neighbours gain.", margin=0.0, paper=paper,
+        says="It recovers this share of what neighbours gain.", margin=0.0,
         terms=gain(row, field, base) + times(-share, gain(knn, field, base)), given=gain(knn, field, base),
     )  # fmt: skip
 

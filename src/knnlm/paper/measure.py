@@ -32,6 +32,7 @@ class Bench:
         self.workshop = workshop
         self._bases: dict[tuple[str, int | None], Base] = {}
         self._shared: dict[tuple[str, int | None], float] = {}
+        self._teaching: dict[tuple[str, int | None], float] = {}
         self.learned = LearnedBench(Apprentice(workshop, self._teacher_tau), self.base, self._best_votes)
 
     def measure(self, row: Row) -> dict[str, Any]:
@@ -58,21 +59,21 @@ class Bench:
         5.2), so this is what its comparisons at one τ amount to where scores have another scale."""
         if (lm, step) not in self._shared:
             votes = self.workshop.votes(replace(paper_arm(self.workshop.scale, lm), step=step), "valid")
-            base = self.base(lm, step)
-            self._shared[lm, step] = _best(base.valid, votes, _at(base.valid, votes, 1.0)).temperature
+            self._shared[lm, step] = _own_tau(self.base(lm, step).valid, votes)
         return self._shared[lm, step]
 
     def _best_votes(self, arm: Arm, lm: Logs) -> tuple[Logs, Logs]:
         """log p_kNN of both splits' targets at the τ that mixes best with an LM's log p of the validation text."""
         valid, test = self.workshop.votes(arm, "valid"), self.workshop.votes(arm, "test")
-        tau = _best(lm, valid, _at(lm, valid, 1.0)).temperature
+        tau = _own_tau(lm, valid)
         return valid.logprobs(tau), test.logprobs(tau)
 
     def _teacher_tau(self, lm: str, step: int | None) -> float:
         """The own τ of exact search on att, for neighbours that teach."""
-        arm = replace(exactly(paper_arm(self.workshop.scale, lm)), step=step)
-        base, votes = self.base(lm, step), self.workshop.votes(arm, "valid")
-        return _best(base.valid, votes, _at(base.valid, votes, 1.0)).temperature
+        if (lm, step) not in self._teaching:
+            arm = replace(exactly(paper_arm(self.workshop.scale, lm)), step=step)
+            self._teaching[lm, step] = _own_tau(self.base(lm, step).valid, self.workshop.votes(arm, "valid"))
+        return self._teaching[lm, step]
 
     def _evaluate(self, arm: Arm) -> dict[str, Any]:
         m, base = self.workshop.material(arm), self.base(arm.lm, arm.step)
@@ -144,6 +145,11 @@ def _at(lm: Logs, votes: TargetVotes, tau: float) -> TauPoint:
     """One τ with its λ."""
     (point,) = tau_sweep(lm, votes, [tau])
     return point
+
+
+def _own_tau(lm: Logs, votes: TargetVotes) -> float:
+    """The best τ of some votes beside an LM."""
+    return _best(lm, votes, _at(lm, votes, 1.0)).temperature
 
 
 def _best(lm: Logs, votes: TargetVotes, least: TauPoint) -> TauPoint:

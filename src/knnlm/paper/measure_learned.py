@@ -12,7 +12,6 @@ import torch
 
 from knnlm.components.embeddings import Embeddings
 from knnlm.components.saved import Component
-from knnlm.learning.learn import states_of
 from knnlm.learning.temperature import AtTau, at_best_taus, at_tau
 from knnlm.metrics import helping, perplexity
 from knnlm.mixture import fit_shares, mix, mix_all, oracle
@@ -20,6 +19,7 @@ from knnlm.paper.apprentice import Apprentice, Taught
 from knnlm.paper.numbers import Base, Logs, Sums, base_numbers, or_none
 from knnlm.paper.rows import Arm, Combined, Learned
 from knnlm.paper.workshop import Material
+from knnlm.states.store import states_of
 
 
 class LearnedBench:

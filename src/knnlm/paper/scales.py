@@ -140,8 +140,8 @@ def _variants(
     without dropout trained for `far` updates, long after its best."""
 
     def without_dropout(name: str, keep: tuple[int, ...]) -> BaseLM:
-        steps = {"dropout": 0.0, "attention_dropout": 0.0, "steps": keep[-1], "keep": keep}
-        return BaseLM(name, replace(base, name=f"{base.name}-{name}", **steps))  # type: ignore[arg-type]
+        free_of_it = replace(base, dropout=0.0, attention_dropout=0.0)
+        return BaseLM(name, replace(free_of_it, name=f"{base.name}-{name}", steps=keep[-1], keep=keep))
 
     thin = [replace(base, name=f"{base.name}-width-{w}", width=w) for w in widths]
     return (

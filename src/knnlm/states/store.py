@@ -154,6 +154,11 @@ class Store:
         return read
 
 
+def states_of(queries: Store, keys: tuple[str, ...]) -> NDArray[Any]:
+    """The states of an evaluation text under several keys, one after the other, in memory."""
+    return np.concatenate([queries.key(key).all() for key in keys], axis=1)
+
+
 def open_store(path: str | Path) -> Store:
     """Open a finished store."""
     return Store(open_table(Path(path), KIND, REMEDY))

@@ -61,7 +61,7 @@ def _family(row: Substitute) -> str:
 
 def _row_of(record: Any) -> Substitute | None:
     """The row of a record, made again from what the record says of it."""
-    if record["kind"] == "learned" and "kind" in record["what"]:
+    if record["kind"] == "learned":
         return Learned(**record["what"])
     if record["kind"] == "combined":
         what = record["what"]
