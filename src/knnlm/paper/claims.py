@@ -9,6 +9,7 @@ from typing import NamedTuple
 from knnlm.paper.expected import printed, published
 from knnlm.paper.findings import Claim, Term, better, gain, less
 from knnlm.paper.recipes.baselines import exactly, paper_arm
+from knnlm.paper.recipes.sizes import compared
 from knnlm.paper.rows import Arm
 from knnlm.paper.scales import Scale
 
@@ -61,7 +62,7 @@ def _models(scale: Scale) -> list[Claim]:
     small, large = paper_arm(scale, scale.widths[0]), paper_arm(scale, scale.widths[-1])
     theirs = {row.name: row.change for row in published()["tab:knn_other_models"]}
     least = (1 + theirs["GPT2-large"]) / (1 + theirs["Distilled-GPT2"]) - 1
-    others = (*scale.widths[:-1], *(other.name for other in scale.others))
+    others = (*(lm for lm in scale.widths if lm != "main"), *(other.name for other in scale.others))
     return [
         Claim(name=f"kNN helps {lm}", says="It improves every base LM.", where="appendix A",
               terms=gain(paper_arm(scale, lm), "tuned"))
@@ -82,8 +83,7 @@ def mean_over_draws(scale: Scale, arm: Arm, fraction: float, field: str, weight:
 
 def _sizes(scale: Scale) -> list[Claim]:
     where = "section 4.2"
-    first, last = scale.fractions[0], scale.fractions[-2]
-    middle = min(scale.fractions, key=lambda f: abs(f - 0.5))
+    first, middle, last = compared(scale)
     found = []
     for arm, search in ((paper_arm(scale), ""), (exactly(paper_arm(scale)), ", exact search")):
         for field, words in FIELDS.items():

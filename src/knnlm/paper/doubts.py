@@ -5,6 +5,7 @@ from dataclasses import replace
 from knnlm.paper.claims import FIELDS, ratio
 from knnlm.paper.expected import published
 from knnlm.paper.findings import Claim, better, gain, less
+from knnlm.paper.recipes.audit import paper_share
 from knnlm.paper.recipes.baselines import exactly, paper_arm
 from knnlm.paper.scales import Scale
 
@@ -41,7 +42,7 @@ def audit(scale: Scale) -> tuple[Claim, ...]:
 
 def _zeros(scale: Scale) -> list[Claim]:
     found = []
-    share = max((z for z in scale.zeros if z < 0.4), default=scale.zeros[0])
+    share = paper_share(scale)
     for field, words in FIELDS.items():
         clean = paper_arm(scale)
         dirty = replace(clean, zeros=share)

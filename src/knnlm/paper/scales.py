@@ -136,17 +136,17 @@ class Scale:
 def _variants(
     base: Preset, widths: tuple[int, ...], seeds: int, free: tuple[int, ...], far: int | None = None
 ) -> tuple[BaseLM, ...]:
-    """`main`, one LM for each smaller width, one without dropout kept at the updates `free`, further seeds, and one
+    """`main`, one LM for each other width, one without dropout kept at the updates `free`, further seeds, and one
     without dropout trained for `far` updates, long after its best."""
 
     def without_dropout(name: str, keep: tuple[int, ...]) -> BaseLM:
         free_of_it = replace(base, dropout=0.0, attention_dropout=0.0)
         return BaseLM(name, replace(free_of_it, name=f"{base.name}-{name}", steps=keep[-1], keep=keep))
 
-    thin = [replace(base, name=f"{base.name}-width-{w}", width=w) for w in widths]
+    resized = [replace(base, name=f"{base.name}-width-{w}", width=w) for w in widths]
     return (
         BaseLM("main", base),
-        *(BaseLM(f"width-{p.width}", p) for p in thin),
+        *(BaseLM(f"width-{p.width}", p) for p in resized),
         without_dropout("no-dropout", free),
         *(BaseLM(f"seed-{s}", base, s) for s in range(1, seeds)),
         *((without_dropout("overfitted", (far,)),) if far else ()),
@@ -181,8 +181,8 @@ DEMO_SCALE = Scale(
 )  # fmt: skip
 LAPTOP_SCALE = Scale(
     name="laptop", text="wikitext-2", documents=60, train_characters=None, eval_characters=6_000, eval_rows=10_000,
-    sizes=Sizes(304_391, 10_000, 10_000), lms=_variants(LAPTOP, (128, 64), 2, (200, 400, 800), 2000),
-    seeds=("main", "seed-1"), widths=("width-64", "width-128", "main"),
+    sizes=Sizes(304_391, 10_000, 10_000), lms=_variants(LAPTOP, (128, 64, 384), 2, (200, 400, 800), 2000),
+    seeds=("main", "seed-1"), widths=("width-64", "width-128", "main", "width-384"),
     checkpoints=(
         *(("main", step) for step in (100, 400, 800)),
         *(("no-dropout", step) for step in (200, 400, 800)),

@@ -250,7 +250,8 @@ def _audit(records: Records, scale: Scale, found: Findings) -> list[Part]:
 def _named(recipe: Recipe, field: str) -> list[tuple[str, Any]]:
     arms = [r.arm for r in recipe.rows if isinstance(r, Evaluate)]
     extra = (lambda a: f", {getattr(a, field):.0%} {field}") if field else (lambda _: "")
-    return [(f"{a.state} {a.metric.upper()}, {tables.setting(a)}{extra(a)}", a) for a in arms]
+    named = [(f"{a.state} {a.metric.upper()}, {tables.setting(a)}{extra(a)}", a) for a in arms]
+    return [(name if arm.lm == "main" else f"{arm.lm}: {name}", arm) for name, arm in named]
 
 
 def _provenance(records: Records, scale: Scale) -> list[Part]:

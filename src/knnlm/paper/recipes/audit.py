@@ -7,27 +7,36 @@ row has all of these numbers.
 from dataclasses import replace
 
 from knnlm.paper.recipes.baselines import exactly, paper_arm
-from knnlm.paper.rows import Evaluate, Recipe, State
+from knnlm.paper.rows import Arm, Evaluate, Recipe, State
 from knnlm.paper.scales import Scale
 from knnlm.similarity import METRICS
 
 STATES: tuple[State, ...] = ("att", "att-raw", "att-earlier", "ffn", "ffn-normed")
 
 
+def paper_share(scale: Scale) -> float:
+    """The share of zero rows nearest to the paper's 26 %."""
+    return min(scale.zeros, key=lambda share: abs(share - 0.26))
+
+
 def zeros(scale: Scale) -> Recipe:
-    """F1: all-zero rows in the store × real and FAISS mask × L2 and IP."""
+    """F1: all-zero rows in the store × real and FAISS mask × L2 and IP; the paper's share for every seed."""
     rows = []
-    for metric in METRICS:
-        for share in (0.0, *scale.zeros):
-            arm = replace(paper_arm(scale), metric=metric, zeros=share)
-            rows += [Evaluate(arm), Evaluate(exactly(arm))]
+    for lm in scale.seeds:
+        for metric in METRICS:
+            for share in (0.0, *(scale.zeros if lm == "main" else (paper_share(scale),))):
+                arm = replace(paper_arm(scale, lm), metric=metric, zeros=share)
+                rows += [Evaluate(arm), Evaluate(exactly(arm))]
     return Recipe("audit-zeros", "Zero rows in the store (F1)", (), tuple(rows))
 
 
 def sign(scale: Scale) -> Recipe:
-    """F4: ffn and IP as it should be, and as committed: neighbours of the L2 index, farther ones weighted more."""
-    ffn = replace(paper_arm(scale), state="ffn")
-    arms = (replace(ffn, metric="ip"), replace(exactly(ffn), metric="ip"), replace(ffn, score="flipped"), ffn)
+    """F4: ffn and IP as it should be, and as committed: neighbours of the L2 index, farther ones weighted more.
+    For every seed of the main LM."""
+    arms: list[Arm] = []
+    for lm in scale.seeds:
+        ffn = replace(paper_arm(scale, lm), state="ffn")
+        arms += [replace(ffn, metric="ip"), replace(exactly(ffn), metric="ip"), replace(ffn, score="flipped"), ffn]
     return Recipe("audit-sign", "The sign of ffn with IP (F4)", (), tuple(Evaluate(a) for a in arms))
 
 

@@ -26,6 +26,6 @@ def approximations(scale: Scale) -> Recipe:
 
 
 def components(scale: Scale) -> Recipe:
-    """Keys reduced by PCA, as He et al. (2021) did from 1024 to 512 dimensions."""
-    arms = [a for w in scale.components for a in (replace(exactly(paper_arm(scale)), width=w),)]
+    """Keys reduced by PCA, as He et al. (2021) did from 1024 to 512 dimensions; for every seed of the main LM."""
+    arms = [replace(exactly(paper_arm(scale, lm)), width=w) for lm in scale.seeds for w in scale.components]
     return Recipe("components", "Keys of fewer dimensions", (), tuple(Evaluate(a) for a in arms))

@@ -8,18 +8,27 @@ from knnlm.paper.rows import Arm, Evaluate, Recipe
 from knnlm.paper.scales import Scale
 
 
-def arms(scale: Scale, fraction: float, draw: int) -> tuple[Arm, ...]:
+def arms(scale: Scale, fraction: float, draw: int, lm: str = "main") -> tuple[Arm, ...]:
     """The paper's three settings on one random part of the store."""
-    return four(replace(paper_arm(scale), fraction=fraction, draw=draw))[:3]
+    return four(replace(paper_arm(scale, lm), fraction=fraction, draw=draw))[:3]
+
+
+def compared(scale: Scale) -> tuple[float, float, float]:
+    """The fractions that claims are about: the smallest, the one nearest to a half, the last below all."""
+    middle = min(scale.fractions, key=lambda fraction: abs(fraction - 0.5))
+    return scale.fractions[0], middle, scale.fractions[-2]
 
 
 def recipe(scale: Scale) -> Recipe:
-    """Every fraction, several random parts of each; the whole store has one."""
+    """Every fraction, several random parts of each, the whole store once; for further seeds of the main LM the
+    fractions that claims are about."""
     rows = [
         Evaluate(arm)
+        for lm in scale.seeds
         for fraction in scale.fractions
+        if lm == "main" or fraction in (*compared(scale), 1.0)
         for draw in range(scale.draws if fraction < 1 else 1)
-        for arm in arms(scale, fraction, draw)
+        for arm in arms(scale, fraction, draw, lm)
     ]
     labels = ("fig:subsample_dstore_only", "fig:datastore_size")
     return Recipe("sizes", "How large the store is", labels, tuple(rows))
