@@ -1,6 +1,8 @@
 """Numbers about log-probabilities: perplexity, helping, intervals. Knows nothing of models or stores."""
 
 import math
+from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -61,14 +63,25 @@ def bootstrap_means(
     sums: NDArray[np.number], counts: NDArray[np.number], *, samples: int = 2000, seed: int = 0
 ) -> NDArray[np.float64]:
     """Σ sums / Σ counts of units (documents) drawn with replacement, `samples` times."""
+    return np.concatenate([(picks @ sums) / (picks @ counts) for picks in _draws(len(sums), samples, seed)])
+
+
+def _draws(units: int, samples: int, seed: int) -> Iterator[NDArray[np.float64]]:
+    """How often each unit is drawn, `samples` times; some at a time, since a text may have a million documents."""
+    at_once = max(1, _DRAWS // units)
+    if samples <= at_once:
+        yield _drawn(units, samples, seed)
+        return
     rng = np.random.default_rng(seed)
-    found: list[NDArray[np.float64]] = []
-    at_once = max(1, _DRAWS // len(sums))  # a text may have a million documents
     for start in range(0, samples, at_once):
         size = min(at_once, samples - start)
-        picks = rng.multinomial(len(sums), np.full(len(sums), 1 / len(sums)), size=size)
-        found.append((picks @ sums) / (picks @ counts))
-    return np.concatenate(found)
+        yield rng.multinomial(units, np.full(units, 1 / units), size=size).astype(np.float64)
+
+
+@lru_cache(maxsize=2)
+def _drawn(units: int, samples: int, seed: int) -> NDArray[np.float64]:
+    """The same draws serve every comparison of a text, and there are hundreds."""
+    return np.random.default_rng(seed).multinomial(units, np.full(units, 1 / units), size=samples).astype(np.float64)
 
 
 def _units(documents: NDArray[np.integer]) -> tuple[NDArray[np.integer], str]:

@@ -55,11 +55,14 @@ def test_a_combination_is_no_worse_on_validation_than_its_parts(smoke: Smoke) ->
     assert any(row.neighbours for row in rows)
     for row in rows:
         r = smoke.records[row.name]["results"]
-        parts = [smoke.records[p.name]["results"] for p in row.parts]
+        names = [*(part.name for part in row.parts), *(arm.name for arm in row.neighbours)]
+        parts = [smoke.records[name]["results"] for name in names]
         assert r["tuned"]["valid_ppl"] <= min(p["tuned"]["valid_ppl"] for p in parts) + 1e-6
         assert sum(r["tuned"]["shares"]) == pytest.approx(1)
-        assert len(r["tuned"]["shares"]) == 1 + len(parts) + len(row.neighbours)
-        assert r["learned"]["parameters"] == sum(p["learned"]["parameters"] for p in parts)
+        assert len(r["tuned"]["shares"]) == 1 + len(parts)
+        assert r["learned"]["parameters"] == sum(
+            smoke.records[p.name]["results"]["learned"]["parameters"] for p in row.parts
+        )
 
 
 def test_added_numbers_are_those_of_the_formulas(smoke: Smoke) -> None:

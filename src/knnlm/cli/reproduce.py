@@ -81,11 +81,21 @@ def _show_plan(wanted: Any, size: Any, json: bool) -> None:
     found = plan(unique_rows(wanted), size)
     fields = {"scale": size.name, "rows": found.rows, "seconds": round(found.seconds), "bytes": found.bytes,
               "operations_per_second": round(found.speed), "steps": [s._asdict() for s in found.steps]}  # fmt: skip
-    lines = [f"{s.kind:8} {_time(s.seconds):>8} {_size(s.bytes):>9}  {s.what}" for s in found.steps]
-    lines += ["", f"{found.rows} rows, {len(found.steps)} steps, about {_time(found.seconds)} at "
-                  f"{found.speed / 1e9:,.0f} billion operations a second (measured now), {_size(found.bytes)} of disk",
-              "Nothing was run."]  # fmt: skip
+    lines = [f"{found.rows} rows, {len(found.steps)} steps, about {_time(found.seconds)} at "
+             f"{found.speed / 1e9:,.0f} billion operations a second (measured now), {_size(found.bytes)} of disk", "",
+             *_kinds(found.steps), "", "Nothing was run. Every step with its time and disk: add --json."]  # fmt: skip
     show(json, fields, lines)
+
+
+def _kinds(steps: Any) -> list[str]:
+    """One line for each kind of work, with the step that takes longest."""
+    found = []
+    for kind in dict.fromkeys(step.kind for step in steps):
+        mine = [step for step in steps if step.kind == kind]
+        longest = max(mine, key=lambda step: (step.seconds, step.bytes))
+        found.append(f"{kind:8} {len(mine):4} {_time(sum(s.seconds for s in mine)):>8} "
+                     f"{_size(sum(s.bytes for s in mine)):>9}  the longest: {longest.what}")  # fmt: skip
+    return found
 
 
 def _time(seconds: float) -> str:

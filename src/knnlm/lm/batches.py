@@ -29,9 +29,14 @@ class Batches:
 
     def at(self, step: int) -> NDArray[np.int64]:
         """The batch of update `step` (from 0)."""
+        return self.tokens[self.places(step)].astype(np.int64)
+
+    def places(self, step: int) -> NDArray[np.int64]:
+        """Where in the stream the tokens of that batch are."""
         epoch, place = divmod(step, self.steps_per_epoch)
         starts = self._starts(epoch)[place * self.batch : (place + 1) * self.batch]
-        return self.tokens[starts[:, None] + np.arange(self.context + 1)].astype(np.int64)
+        found: NDArray[np.int64] = starts[:, None] + np.arange(self.context + 1)
+        return found
 
     def _starts_of_epoch(self, epoch: int) -> NDArray[np.int64]:
         rng = np.random.default_rng([self.seed, epoch])

@@ -19,6 +19,7 @@ import xxhash
 
 from knnlm.errors import KnnlmError, UsageError, unknown
 from knnlm.lm.quiet import no_library_bars
+from knnlm.lm.summed import FIELD, load_widened, vocabulary
 from knnlm.lm.tokenizer import tokenizer_fingerprint, tokenizer_rules
 
 PRECISIONS = ("float32", "bfloat16", "float16", "auto")
@@ -38,8 +39,8 @@ class LanguageModel(NamedTuple):
 
     @property
     def vocab_size(self) -> int:
-        """Rows of the output embedding; every target must be below it."""
-        return int(self.model.get_output_embeddings().weight.shape[0])
+        """Words that the output embedding predicts; every target must be below it."""
+        return vocabulary(self.model.get_output_embeddings())
 
     @property
     def positions(self) -> int | None:
@@ -91,9 +92,9 @@ def load_model(
     place = _place(source)
     try:
         with no_library_bars():
-            _check_kind(place, source)
+            config = _config(place, source)
             tokenizer = _tokenizer(place)
-            model = _weights(place, source, precision)
+            model = _weights(place, source, precision, config)
             model = model if adapter is None else _merged(model, adapter)
             model.eval().requires_grad_(False).to(where)
     except KnnlmError:
@@ -156,16 +157,18 @@ def _hub_is_known() -> bool:
     return True
 
 
-def _check_kind(place: _Place, source: str | Path) -> None:
+def _config(place: _Place, source: str | Path) -> Any:
+    """Of a model that can be read; None of a GGUF file: its header takes seconds, and its architectures are causal."""
     import transformers
 
     if place.gguf is not None:
-        return  # reading its header takes seconds, and its architectures are causal
+        return None
     config = transformers.AutoConfig.from_pretrained(place.name, **place.options())
     if config.is_encoder_decoder:
         raise KnnlmError(f"{source} is a sequence-to-sequence model ({config.model_type}): give a causal LM")
     if config.model_type == "knnlm":
         raise UsageError(f"{source} is a saved kNN-LM: give its base model, or open it with from_pretrained")
+    return config
 
 
 def _tokenizer(place: _Place) -> Any:
@@ -174,10 +177,12 @@ def _tokenizer(place: _Place) -> Any:
     return transformers.AutoTokenizer.from_pretrained(place.name, **place.options())
 
 
-def _weights(place: _Place, source: str | Path, precision: str) -> Any:
+def _weights(place: _Place, source: str | Path, precision: str, config: Any) -> Any:
     import transformers
 
     dtype = "auto" if precision == "auto" else getattr(torch, precision)
+    if getattr(config, FIELD, 1) > 1 and Path(place.name).is_dir():
+        return load_widened(place.name, config, dtype)
     model, info = transformers.AutoModelForCausalLM.from_pretrained(
         place.name, dtype=dtype, output_loading_info=True, **place.options()
     )
@@ -230,10 +235,10 @@ def _check_tokenizer(source: str | Path, tokenizer: Any, model: Any) -> None:
     head = model.get_output_embeddings()
     if head is None:
         raise KnnlmError(f"{source} ({type(model).__name__}) has no output embedding: give a causal LM")
-    if len(tokenizer) > head.weight.shape[0]:
+    if len(tokenizer) > vocabulary(head):
         raise KnnlmError(
             f"the tokenizer of {source} has {len(tokenizer)} entries but the model predicts only "
-            f"{head.weight.shape[0]}: use the tokenizer that the model was trained with"
+            f"{vocabulary(head)}: use the tokenizer that the model was trained with"
         )
 
 

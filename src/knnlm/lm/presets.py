@@ -5,10 +5,11 @@ embeddings and no LayerNorm after the last block, so that `ffn` is the raw resid
 architecture is OPT's learned positions where the paper's were sinusoidal. Knows nothing of training loops.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from knnlm.errors import unknown
+from knnlm.lm.summed import widen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +35,14 @@ class Preset:
     """At most this many validation tokens are scored while training."""
     keep: tuple[int, ...] = ()
     """Updates after which the model is kept as it is then, in checkpoints/<update>; each a multiple of valid_every."""
+
+    embeddings: int = 1
+    """Output embeddings for each word, whose probabilities are summed."""
+
+    def settings(self) -> dict[str, Any]:
+        """All fields by name, for records and fingerprints; `embeddings` only where there are several, so that what
+        was trained before that field was there is still known."""
+        return {name: value for name, value in asdict(self).items() if name != "embeddings" or value != 1}
 
     @property
     def ffn(self) -> int:
@@ -75,7 +84,7 @@ def new_model(p: Preset, vocab_size: int, end_of_text: int) -> Any:
     """An untrained model; its weights depend on torch's seed."""
     import transformers
 
-    return transformers.OPTForCausalLM(
+    model = transformers.OPTForCausalLM(
         transformers.OPTConfig(
             vocab_size=vocab_size,
             hidden_size=p.width,
@@ -95,3 +104,4 @@ def new_model(p: Preset, vocab_size: int, end_of_text: int) -> Any:
             pad_token_id=None,  # a padding id would freeze that row of the input embedding at zero
         )
     )
+    return model if p.embeddings == 1 else widen(model, p.embeddings)

@@ -6,9 +6,8 @@ that resumes ends with the same weights as one that was never killed. Knows noth
 
 import math
 import time
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -20,6 +19,7 @@ from knnlm.files import fingerprint, only_writer, read_json, write_json
 from knnlm.lm.batches import Batches, validation_windows
 from knnlm.lm.checkpoint import Progress, load_run, read_tensors, recipe_of, save_run, save_tensors
 from knnlm.lm.documents import Source
+from knnlm.lm.load import LanguageModel
 from knnlm.lm.presets import Preset, new_model
 from knnlm.lm.quiet import no_library_bars
 from knnlm.lm.tokenizer import token_stream, train_tokenizer
@@ -29,6 +29,16 @@ RECORD = "training.json"
 SAVE_SECONDS = 60.0  # an interruption costs at most about this much
 LAST, BEST = Path("training", "last.safetensors"), Path("training", "best.safetensors")
 CHECKPOINTS = "checkpoints"
+
+
+class Teacher(Protocol):
+    """Says what an update is to learn, where that is not the next token alone."""
+
+    def describe(self) -> dict[str, Any]:
+        """All that the lesson depends on."""
+
+    def loss(self, logits: torch.Tensor, places: NDArray[np.int64]) -> torch.Tensor:
+        """Of logits (…, V) for the tokens at these places (…) of the training text's stream."""
 
 
 class Trained(NamedTuple):
@@ -52,12 +62,19 @@ def train(
     out: Path,
     *,
     seed: int = 0,
+    begin: LanguageModel | None = None,
+    teacher: Teacher | None = None,
     save_every: int | None = None,
     progress: bool = False,
 ) -> Trained:
-    """Train `preset` on `train_text` into the folder `out`; a finished or interrupted run there is continued."""
-    text = {"train": train_text.describe(), "valid": valid_text.describe()}
-    recipe = fingerprint({"preset": asdict(preset), "seed": seed, **text})
+    """Train `preset` on `train_text` into the folder `out`; a finished or interrupted run there is continued.
+
+    `begin` is a model of the same shape whose weights to begin with; `teacher` replaces the loss of training.
+    """
+    given: dict[str, Any] = {"train": train_text.describe(), "valid": valid_text.describe()}
+    given |= {"begin": begin.fingerprint} if begin is not None else {}
+    given |= {"teacher": teacher.describe()} if teacher is not None else {}
+    recipe = fingerprint({"preset": preset.settings(), "seed": seed, **given})
     if (out / "manifest.json").is_file():
         raise KnnlmError(f"{out} is a store: choose another --out for the model")
     if odd := [step for step in preset.keep if step % preset.valid_every or not 0 < step <= preset.steps]:
@@ -76,7 +93,9 @@ def train(
         batches = Batches(tokens, preset.context, preset.batch, seed)
         torch.manual_seed(seed)
         model = new_model(preset, len(tokenizer), tokenizer.bos_token_id)
-        state = _run(model, batches, valid, preset, seed, out, recipe, save_every, progress)
+        if begin is not None:
+            model.load_state_dict(begin.model.state_dict())
+        state = _run(model, batches, valid, preset, seed, teacher, out, recipe, save_every, progress)
         return _finish(model, state, batches, preset, seed, out, recipe)
 
 
@@ -101,8 +120,12 @@ def new_optimizer(model: torch.nn.Module, preset: Preset) -> torch.optim.AdamW:
 
 def next_token_loss(model: Any, ids: torch.Tensor) -> torch.Tensor:
     """Mean -log p of each window's targets."""
-    logits = model(input_ids=ids[:, :-1], use_cache=False).logits
-    return cross_entropy(logits.flatten(0, 1).float(), ids[:, 1:].flatten())
+    return cross_entropy(_logits(model, ids).flatten(0, 1), ids[:, 1:].flatten())
+
+
+def _logits(model: Any, ids: torch.Tensor) -> torch.Tensor:
+    found: torch.Tensor = model(input_ids=ids[:, :-1], use_cache=False).logits.float()
+    return found
 
 
 def _run(
@@ -111,6 +134,7 @@ def _run(
     valid: NDArray[np.int64],
     preset: Preset,
     seed: int,
+    teacher: Teacher | None,
     out: Path,
     recipe: str,
     save_every: int | None,
@@ -126,7 +150,7 @@ def _run(
         say(f"continuing after step {state.step:,} of {preset.steps:,}", show)
     with Meter("train", preset.steps * per_step, "tokens", show, start=state.step * per_step) as meter:
         for step in range(state.step, preset.steps):
-            loss = _update(model, optimizer, batches.at(step), step, preset, seed)
+            loss = _update(model, optimizer, batches, step, preset, seed, teacher)
             losses.append(loss)
             meter.advance(per_step, f"loss {loss:.3f}")
             done = step + 1
@@ -148,16 +172,21 @@ def _run(
 def _update(
     model: Any,
     optimizer: torch.optim.Optimizer,
-    ids: NDArray[np.int64],
+    batches: Batches,
     step: int,
     preset: Preset,
     seed: int,
+    teacher: Teacher | None,
 ) -> float:
     torch.manual_seed(seed * 1_000_003 + step)  # dropout of this step, whatever came before
     for group in optimizer.param_groups:
         group["lr"] = learning_rate(step, preset)
     model.train()
-    loss = next_token_loss(model, torch.from_numpy(ids))
+    ids = torch.from_numpy(batches.at(step))
+    if teacher is None:
+        loss = next_token_loss(model, ids)
+    else:
+        loss = teacher.loss(_logits(model, ids), batches.places(step)[:, 1:])
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
@@ -274,7 +303,7 @@ def _finish(
     fields = {k: v for k, v in trained._asdict().items() if k != "path"}
     record = {
         "recipe": recipe,
-        "preset": asdict(preset),
+        "preset": preset.settings(),
         "seed": seed,
         "trained": fields,
         "history": state.history,

@@ -23,7 +23,7 @@ from knnlm.learning import learn as learning
 from knnlm.learning.clustering import POINTS, ROUNDS, cluster
 from knnlm.learning.fit import Diverged, Fitted
 from knnlm.learning.learn import BATCH, HOW, Mixed, Soft
-from knnlm.learning.soft import KEPT, soft_targets
+from knnlm.learning.soft import KEPT
 from knnlm.learning.substitutes import NOISE, Substitute, begin, begin_clusters, rows_for_words
 from knnlm.learning.temperature import at_best_tau
 from knnlm.paper.calibrated import tempered_logprobs
@@ -141,10 +141,7 @@ class Apprentice:
         if row.lam is not None:
             return Mixed(row.lam, self._lm_logprobs(row)), {}
         if row.soft:
-            store, k = self.workshop.plain(*row.lm).store, self.workshop.scale.k
-            tau = self.teacher_tau(*row.lm)
-            out = self._folder(Learned(of=row.of, step=row.step)).parent / f"soft-{row.of}-{row.step or 'best'}"
-            table = soft_targets(store, "att", "l2", k, tau, out, self.workshop.show)
+            table = self.workshop.elsewhere(*row.lm, self.teacher_tau(*row.lm))
             return Soft(row.soft, table.columns["words"], table.columns["shares"]), {"teacher": table.manifest["meta"]}
         return None, {}
 

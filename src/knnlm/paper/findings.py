@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 
 from knnlm.errors import KnnlmError
 from knnlm.metrics import bootstrap_means
-from knnlm.paper.rows import Arm, Combined, Learned
+from knnlm.paper.rows import Arm, Combined, Ensemble, Learned, Listed
 
 Records = Mapping[str, Mapping[str, Any]]
 Verdict = Literal["holds", "does not hold", "undecided", "no question", "not measured"]
-Compared = Arm | Learned | Combined
+Compared = Arm | Learned | Combined | Listed | Ensemble
 MARGIN = 0.005
 
 
@@ -56,6 +56,8 @@ class Claim:
     """An effect smaller than this does not count; where the paper's own is small, half of that."""
     given: tuple[Term, ...] = ()
     """Of the claim that must hold for this one to be a question."""
+    unit: Literal["%", "r", "slope"] = "%"
+    """What an effect is: a share, a correlation or a slope."""
 
     def __post_init__(self) -> None:
         if self.sense == "more" and self.paper is not None:
@@ -145,7 +147,7 @@ class _Delta(NamedTuple):
 
 def _each_seed(terms: Sequence[Term], records: Records, seeds: Sequence[str]) -> Iterator[list[Term]]:
     """The same terms for every seed of the LM, or, where something learned is among them, of what is learned."""
-    if all(isinstance(t.arm, Arm) and t.arm.lm == "main" for t in terms):
+    if all(isinstance(t.arm, Arm | Listed) and _lm(t.arm) == "main" for t in terms):
         yield from ([t._replace(arm=_of_lm(t.arm, lm)) for t in terms] for lm in seeds)
         return
     seed, before = 0, None
@@ -157,9 +159,15 @@ def _each_seed(terms: Sequence[Term], records: Records, seeds: Sequence[str]) ->
         seed, before = seed + 1, chosen
 
 
-def _of_lm(arm: Compared, lm: str) -> Compared:
-    assert isinstance(arm, Arm)
-    return replace(arm, lm=lm)
+def _lm(row: Compared) -> str:
+    return row.lm if isinstance(row, Arm) else row.lm[0]
+
+
+def _of_lm(row: Compared, lm: str) -> Compared:
+    if isinstance(row, Listed):
+        return replace(row, of=lm, retrieved=None if row.retrieved is None else replace(row.retrieved, lm=lm))
+    assert isinstance(row, Arm)
+    return replace(row, lm=lm)
 
 
 def with_seed(row: Compared, seed: int) -> Compared:

@@ -4,6 +4,7 @@ Everything is tuned on validation text and reported on test text. What is learne
 measure_learned.py.
 """
 
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -13,13 +14,30 @@ from knnlm.components.knn import TargetVotes
 from knnlm.evaluation import TauPoint, tau_sweep
 from knnlm.metrics import helping, perplexity
 from knnlm.mixture import fit_lambda, mix, oracle
+from knnlm.paper import listed, taus
 from knnlm.paper.apprentice import Apprentice
+from knnlm.paper.ensembles import EnsembleBench
+from knnlm.paper.located import located
 from knnlm.paper.measure_learned import LearnedBench
 from knnlm.paper.numbers import Base, Logs, Sums, base_numbers, base_of, or_none
 from knnlm.paper.recipes.baselines import exactly, paper_arm
-from knnlm.paper.rows import Arm, Counts, Evaluate, Learned, Row, Temperatures, Words
+from knnlm.paper.rows import (
+    Arm,
+    Counts,
+    Ensemble,
+    Evaluate,
+    Learned,
+    Listed,
+    Location,
+    Reach,
+    Row,
+    Temperatures,
+    Words,
+)
+from knnlm.paper.stolen import reachable_words
 from knnlm.paper.word_types import word_types
-from knnlm.paper.workshop import Workshop
+from knnlm.paper.workshop import Material, Workshop
+from knnlm.taps.head import output_embedding
 
 GRID = tuple(round(0.1 * i, 1) for i in range(1, 31))
 """The paper's temperatures."""
@@ -33,6 +51,7 @@ class Bench:
         self._bases: dict[tuple[str, int | None], Base] = {}
         self._shared: dict[tuple[str, int | None], float] = {}
         self._teaching: dict[tuple[str, int | None], float] = {}
+        self.ensembles = EnsembleBench(workshop, self.base)
         self.learned = LearnedBench(Apprentice(workshop, self._teacher_tau), self.base, self._best_votes)
 
     def measure(self, row: Row) -> dict[str, Any]:
@@ -45,13 +64,21 @@ class Bench:
             return self._counts(row)
         if isinstance(row, Words):
             return self._words(row)
+        if isinstance(row, Listed):
+            return self._listed(row)
+        if isinstance(row, Location):
+            return self._location(row.arm)
+        if isinstance(row, Reach):
+            return self._reach(row)
+        if isinstance(row, Ensemble):
+            return {"lm": self.workshop.about(*row.lm), **self.ensembles.measure(row)}
         about = self.workshop.about(*row.lm)
         return {"lm": about, **(self.learned.alone(row) if isinstance(row, Learned) else self.learned.combined(row))}
 
     def base(self, lm: str, step: int | None) -> Base:
         """The LM alone."""
         if (lm, step) not in self._bases:
-            self._bases[lm, step] = base_of(self.workshop, lm, step)
+            self._bases[lm, step] = base_of(self.workshop, lm, step, self.workshop.plain(lm, step).store.targets)
         return self._bases[lm, step]
 
     def shared_tau(self, lm: str, step: int | None) -> float:
@@ -59,49 +86,80 @@ class Bench:
         5.2), so this is what its comparisons at one τ amount to where scores have another scale."""
         if (lm, step) not in self._shared:
             votes = self.workshop.votes(replace(paper_arm(self.workshop.scale, lm), step=step), "valid")
-            self._shared[lm, step] = _own_tau(self.base(lm, step).valid, votes)
+            self._shared[lm, step] = taus.best(self.base(lm, step).valid, votes).temperature
         return self._shared[lm, step]
 
     def _best_votes(self, arm: Arm, lm: Logs) -> tuple[Logs, Logs]:
         """log p_kNN of both splits' targets at the τ that mixes best with an LM's log p of the validation text."""
         valid, test = self.workshop.votes(arm, "valid"), self.workshop.votes(arm, "test")
-        tau = _own_tau(lm, valid)
+        tau = taus.best(lm, valid).temperature
         return valid.logprobs(tau), test.logprobs(tau)
 
     def _teacher_tau(self, lm: str, step: int | None) -> float:
         """The own τ of exact search on att, for neighbours that teach."""
         if (lm, step) not in self._teaching:
             arm = replace(exactly(paper_arm(self.workshop.scale, lm)), step=step)
-            self._teaching[lm, step] = _own_tau(self.base(lm, step).valid, self.workshop.votes(arm, "valid"))
+            votes = self.workshop.votes(arm, "valid")
+            self._teaching[lm, step] = taus.best(self.base(lm, step).valid, votes).temperature
         return self._teaching[lm, step]
 
     def _evaluate(self, arm: Arm) -> dict[str, Any]:
         m, base = self.workshop.material(arm), self.base(arm.lm, arm.step)
-        valid, test = self.workshop.votes(arm, "valid"), self.workshop.votes(arm, "test")
-        at_one = _at(base.valid, valid, 1.0)
-        points = {
-            "tau_1": at_one, "shared": _at(base.valid, valid, self.shared_tau(arm.lm, arm.step)),
-            "tuned": _best(base.valid, valid, at_one),
+        votes = self.workshop.votes(arm, "valid"), self.workshop.votes(arm, "test")
+        shared = taus.at(base.valid, votes[0], self.shared_tau(arm.lm, arm.step))
+        return {
+            "rows": m.store.rows, "recall": self.workshop.recall(arm),
+            **self._voted((arm.lm, arm.step), m, *votes, {"shared": shared}),
         }  # fmt: skip
+
+    def _listed(self, row: Listed) -> dict[str, Any]:
+        m, model = self.workshop.plain(*row.lm), self.workshop.model(*row.lm).model
+        votes = [self._list_votes(row, m, model, split) for split in ("valid", "test")]
+        return self._voted(row.lm, m, votes[0], votes[1], {})
+
+    def _list_votes(self, row: Listed, m: Material, model: Any, split: str) -> TargetVotes:
+        """The votes of a list's words, each for itself, for the true tokens."""
+        queries = m.queries(split)
+        if row.score == "logits":
+            scores = listed.logits(model, queries.key("ffn").all())
+        else:
+            assert row.retrieved is not None
+            w_sm = output_embedding(model).weight.detach().float().cpu().numpy()
+            scores = listed.distances(w_sm, queries.key(row.retrieved.state).all())
+        if row.retrieved is None:
+            found = listed.likeliest(scores, queries.rows, row.k)
+        else:
+            near = self.workshop.neighbors(row.retrieved, split)
+            found = listed.relisted(near, m.store.targets, scores, row.duplicates)
+        return TargetVotes(found, np.arange(m.store.vocab_size, dtype=np.int32), queries.targets)
+
+    def _voted(
+        self,
+        lm: tuple[str, int | None],
+        m: Material,
+        valid: TargetVotes,
+        test: TargetVotes,
+        further: dict[str, TauPoint],
+    ) -> dict[str, Any]:
+        """What votes do for an LM at τ = 1, at `further` points, and at their own τ; and for it calibrated."""
+        base = self.base(*lm)
+        at_one = taus.at(base.valid, valid, 1.0)
+        points = {"tau_1": at_one, **further, "tuned": taus.best(base.valid, valid, at_one)}
         sums = Sums(m, base)
         record: dict[str, Any] = {
-            "rows": m.store.rows,
-            "lm": self.workshop.about(arm.lm, arm.step),
-            "base": base_numbers(base, m),
-            "coverage": test.coverage(),
-            "recall": self.workshop.recall(arm),
+            "lm": self.workshop.about(*lm), "base": base_numbers(base, m), "coverage": test.coverage(),
             "documents": sums.found,
-        }
+        }  # fmt: skip
         for name, point in points.items():
             knn_valid, knn = valid.logprobs(point.temperature), test.logprobs(point.temperature)
             record[name] = _numbers(base, knn_valid, knn, point, m.test.words)
             record["documents"][name] = sums.of(mix(base.test, knn, point.lam))
             own = record[name]["lambda_of_test"]
             record["documents"][f"{name}_lambda_of_test"] = sums.of(mix(base.test, knn, own))
-        over = _best(base.calibrated_valid, valid, _at(base.calibrated_valid, valid, 1.0))
-        mixed = mix(base.calibrated_test, test.logprobs(over.temperature), over.lam)
-        record["on_calibrated"] = {**_knobs(over), "ppl": perplexity(mixed)}
-        record["documents"]["on_calibrated"] = sums.of(mixed)
+        over = taus.best(base.calibrated_valid, valid)
+        knn = test.logprobs(over.temperature)
+        record["on_calibrated"] = taus.outcome(base.calibrated_test, knn, over)
+        record["documents"]["on_calibrated"] = sums.of(mix(base.calibrated_test, knn, over.lam))
         return record
 
     def _temperatures(self, arm: Arm) -> dict[str, Any]:
@@ -110,7 +168,7 @@ class Bench:
         points = [*tau_sweep(base.valid, valid, GRID), *tau_sweep(base.valid, valid)]
         return {
             "base": base_numbers(base, self.workshop.material(arm)),
-            "points": [_point(base, test.logprobs(p.temperature), p) for p in sorted(set(points))],
+            "points": [taus.outcome(base.test, test.logprobs(p.temperature), p) for p in sorted(set(points))],
         }
 
     def _counts(self, row: Counts) -> dict[str, Any]:
@@ -119,14 +177,33 @@ class Bench:
         points = []
         for k in row.ks:
             head_valid, head_test = valid.head(k), test.head(k)
-            at_one = _at(base.valid, head_valid, 1.0)
-            best = _best(base.valid, head_valid, at_one)
+            at_one = taus.at(base.valid, head_valid, 1.0)
+            best = taus.best(base.valid, head_valid, at_one)
             points.append({
                 "k": k, "coverage": head_test.coverage(),
-                "tau_1": _point(base, head_test.logprobs(1.0), at_one),
-                "tuned": _point(base, head_test.logprobs(best.temperature), best),
+                "tau_1": taus.outcome(base.test, head_test.logprobs(1.0), at_one),
+                "tuned": taus.outcome(base.test, head_test.logprobs(best.temperature), best),
             })  # fmt: skip
         return {"base": base_numbers(base, self.workshop.material(row.arm)), "points": points}
+
+    def _location(self, arm: Arm) -> dict[str, Any]:
+        base, m = self.base(arm.lm, arm.step), self.workshop.material(arm)
+        valid, test = self.workshop.votes(arm, "valid"), self.workshop.votes(arm, "test")
+        point = taus.best(base.valid, valid)
+        gained = mix(base.test, test.logprobs(point.temperature), point.lam) - base.test
+        whole = self.workshop.read(arm.lm, arm.step, "test")
+        return {"lm": self.workshop.about(arm.lm, arm.step), **located(m.test, whole, -base.test, gained)}
+
+    def _reach(self, row: Reach) -> dict[str, Any]:
+        model = self.workshop.model(*row.lm)
+        began = time.monotonic()
+        found = reachable_words(output_embedding(model.model).weight.detach().cpu().numpy())
+        missing = np.flatnonzero(~found.words)
+        return {
+            "lm": self.workshop.about(*row.lm), "words": len(found.words), "unreachable": len(missing),
+            "programmes": found.programmes, "which": model.tokenizer.convert_ids_to_tokens(missing[:100].tolist()),
+            "seconds": round(time.monotonic() - began, 1),
+        }  # fmt: skip
 
     def _words(self, row: Words) -> dict[str, Any]:
         base = self.base(row.exact.lm, row.exact.step)
@@ -141,28 +218,12 @@ class Bench:
         return {"words": [kind._asdict() for kind in kinds]}
 
 
-def _at(lm: Logs, votes: TargetVotes, tau: float) -> TauPoint:
-    """One τ with its λ."""
-    (point,) = tau_sweep(lm, votes, [tau])
-    return point
-
-
-def _own_tau(lm: Logs, votes: TargetVotes) -> float:
-    """The best τ of some votes beside an LM."""
-    return _best(lm, votes, _at(lm, votes, 1.0)).temperature
-
-
-def _best(lm: Logs, votes: TargetVotes, least: TauPoint) -> TauPoint:
-    """The best τ with its λ; no worse than `least`."""
-    return min([*tau_sweep(lm, votes), least], key=lambda p: p.ppl)
-
-
 def _numbers(base: Base, knn_valid: Logs, knn: Logs, point: TauPoint, words: int) -> dict[str, Any]:
     """Everything about one arm at one τ."""
     mixed = mix(base.test, knn, point.lam)
     own = fit_lambda(base.test, knn)
     return {
-        **_point(base, knn, point),
+        **taus.outcome(base.test, knn, point),
         "word_ppl": perplexity(mixed, words),
         "component_ppl": or_none(perplexity(knn)),
         "oracle": perplexity(oracle(base.test, knn)),
@@ -172,15 +233,3 @@ def _numbers(base: Base, knn_valid: Logs, knn: Logs, point: TauPoint, words: int
         "lambda_of_test": own,
         "ppl_of_test_lambda": perplexity(mix(base.test, knn, own)),
     }
-
-
-def _point(base: Base, knn: Logs, point: TauPoint) -> dict[str, float]:
-    """τ, its λ, and both splits' perplexities."""
-    return {**_knobs(point), "ppl": perplexity(mix(base.test, knn, point.lam))}
-
-
-def _knobs(point: TauPoint) -> dict[str, float]:
-    """τ and λ, and what they gave on validation text."""
-    return {
-        "temperature": point.temperature, "units": point.units, "lambda": point.lam, "valid_ppl": point.ppl
-    }  # fmt: skip

@@ -26,15 +26,13 @@ class Base(NamedTuple):
     calibration: Calibration
 
 
-def base_of(workshop: Workshop, lm: str, step: int | None) -> Base:
-    """The LM alone, and calibrated on validation text."""
-    m, model = workshop.plain(lm, step), workshop.model(lm, step).model
-    stored, vocab = m.store.targets, m.store.vocab_size
-    found = calibrate(model, m.valid.key("ffn").all(), m.valid.targets, stored, vocab)
-    calibrated = [
-        calibrated_logprobs(model, q.key("ffn").all(), q.targets, stored, vocab, found) for q in (m.valid, m.test)
-    ]
-    lms = [q.lm_logprob.astype(np.float64) for q in (m.valid, m.test)]
+def base_of(workshop: Workshop, lm: str, step: int | None, stored: NDArray[np.integer]) -> Base:
+    """The LM alone, and calibrated on validation text; `stored` are the tokens of the training text."""
+    model, both = workshop.model(lm, step).model, workshop.queries(lm, step)
+    vocab = both[0].vocab_size
+    found = calibrate(model, both[0].key("ffn").all(), both[0].targets, stored, vocab)
+    calibrated = [calibrated_logprobs(model, q.key("ffn").all(), q.targets, stored, vocab, found) for q in both]
+    lms = [q.lm_logprob.astype(np.float64) for q in both]
     return Base(lms[0], lms[1], calibrated[0], calibrated[1], found)
 
 

@@ -7,7 +7,7 @@ as much faster as its matrix products are (`speed`).
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from knnlm.learning.soft import KEPT
 from knnlm.paper.apprentice import first_of_family
 from knnlm.paper.derive import zero_rows
 from knnlm.paper.recipes.baselines import exactly, paper_arm
-from knnlm.paper.rows import Combined, Learned, Row, Temperatures
+from knnlm.paper.rows import Combined, Learned, Reach, Row, Temperatures, lms_of
 from knnlm.paper.runner import most_neighbours
 from knnlm.paper.scales import Scale
 from knnlm.paper.workshop import Search, search_of
@@ -27,6 +27,7 @@ from knnlm.search.factory import default_factory
 # Operations of a matrix product in the time that one operation of this work takes.
 _SLOWER = {"train": 1.6, "build": 1.3, "exact": 1.8, "kmeans": 1.0, "lookup": 45.0, "softmax": 1000.0}
 _KMEANS_ROUNDS = 25
+_OVERLAP = 2  # windows overlap by half
 _TAUS = 50  # passes over the neighbours for each row, about
 _TAUS_LEARNED = 25  # of a substitute, over the LM and over the calibrated one
 _TEMPERATURES = 80
@@ -65,9 +66,13 @@ def plan(rows: Iterable[Row], scale: Scale, speed: float | None = None) -> Plan:
     speed = speed or matrix_speed()
     searches = most_neighbours(chosen, scale)
     states = {(s.lm, s.step, s.state if s.state in ("att-raw", "att-earlier") else "") for s in searches}
-    states |= {(*row.lm, "") for row in chosen}
+    states |= {(*row.lm, "") for row in chosen if not isinstance(row, Reach)}
     ordered = sorted(states, key=lambda what: (what[0], what[1] or 0, what[2]))
-    steps = [*_lms([lm for lm, _, _ in ordered], scale), *_stores(ordered, scale), *_derived(searches, scale)]
+    further = sorted({lm for row in chosen for lm in lms_of(row)} - {(lm, step) for lm, step, _ in ordered},
+                     key=lambda what: (what[0], what[1] or 0))  # fmt: skip
+    names = [*(lm for lm, _, _ in ordered), *(lm for lm, _ in further)]
+    steps = [*_lms(names, scale), *_stores(ordered, scale),
+             *_texts(further, scale), *_derived(searches, scale)]  # fmt: skip
     for search, k in searches.items():
         if search.mask == "faiss":
             steps.append(_index(search, scale))
@@ -99,6 +104,7 @@ def _lms(names: Iterable[str], scale: Scale) -> list[Step]:
     for name in dict.fromkeys(name for name in names if scale.other(name) is None):
         p = scale.lm(name).preset
         blocks, embedding = _parameters(scale, name)
+        embedding *= p.embeddings
         tokens = p.steps * p.batch * p.context
         size = 4 * (blocks + 2 * embedding)
         kept = size * (5 + 2 * len(p.keep))  # weights, best, last with two moments, and each checkpoint twice
@@ -116,9 +122,19 @@ def _stores(wanted: Iterable[tuple[str, int | None, str]], scale: Scale) -> list
         name = lm + (f" at update {step:,}" if step is not None else "") + (f", {other}" if other else "")
         width = scale.shape(lm).width
         blocks, _ = _parameters(scale, lm)
-        overlap = 2  # windows overlap by half
         found.append(Step("build", f"{name}: {rows:,} rows of {width}",
-                          _SLOWER["build"] * 2 * overlap * blocks * rows, rows * (2 * keys * width + 12)))  # fmt: skip
+                          _SLOWER["build"] * 2 * _OVERLAP * blocks * rows, rows * (2 * keys * width + 12)))  # fmt: skip
+    return found
+
+
+def _texts(wanted: Iterable[tuple[str, int | None]], scale: Scale) -> list[Step]:
+    """Validation and test text read by LMs that need no store."""
+    found = []
+    for lm, step in wanted:
+        rows, width = scale.sizes.valid + scale.sizes.test, scale.shape(lm).width
+        name = lm + (f" at update {step:,}" if step is not None else "")
+        work = _SLOWER["build"] * 2 * _OVERLAP * _parameters(scale, lm)[0] * rows
+        found.append(Step("build", f"{name}: {rows:,} rows of {width}, no store", work, rows * (4 * width + 12)))
     return found
 
 
@@ -178,7 +194,7 @@ def _factory_numbers(factory: str, width: int) -> tuple[int, int]:
     return lists, code
 
 
-def _learning(rows: Iterable[Row], scale: Scale) -> list[Step]:
+def _learning(rows: Sequence[Row], scale: Scale) -> list[Step]:
     """Each substitute once, and once more for every other learning rate that is tried on the first of its family."""
     wanted = dict.fromkeys(
         part
@@ -190,7 +206,10 @@ def _learning(rows: Iterable[Row], scale: Scale) -> list[Step]:
     others = len(scale.learning.rates)  # one beyond them, as a rule
     pilots = dict.fromkeys(first_of_family(row, scale) for row in wanted if row.fitted)
     found += [_learned(row, scale, others)._replace(what=f"{row.name}: {others} other rates") for row in pilots]
-    for lm in dict.fromkeys(row.lm for row in wanted if row.soft):
+    teachers = {row.lm for row in wanted if row.soft}
+    if any(scale.other(lm) is None and scale.lm(lm).teacher == "knn-lm" for row in rows for lm, _ in lms_of(row)):
+        teachers.add(("main", None))
+    for lm in sorted(teachers, key=str):
         arm = replace(exactly(paper_arm(scale, lm[0])), step=lm[1])
         teacher = _search(search_of(arm), arm.k, scale)
         times = scale.sizes.train / (scale.sizes.valid + scale.sizes.test)

@@ -103,6 +103,11 @@ class Counts(OfArm):
 
 
 @dataclass(frozen=True)
+class Location(OfArm):
+    """Whether the LM's loss and what the arm gains depend on the place in the window and in the document."""
+
+
+@dataclass(frozen=True)
 class Words:
     """Word by word, how much more often one arm helps than another, beside what kind of word it is."""
 
@@ -200,7 +205,91 @@ class Combined:
         return self.parts[0].lm if self.parts else (self.neighbours[0].lm, self.neighbours[0].step)
 
 
-Row = Evaluate | Temperatures | Counts | Words | Learned | Combined
+@dataclass(frozen=True, kw_only=True)
+class Listed:
+    """A list of words in the place of neighbours, each scored by the LM (listed.py)."""
+
+    of: str = "main"
+    retrieved: Arm | None = None
+    """Whose neighbours' words; None: the LM's own likeliest."""
+    k: int
+    """How many words, or neighbours."""
+    score: Literal["logits", "distance"] = "logits"
+    """`logits`: the LM's own; `distance`: -‖W_sm[w] - h‖², h the state by which the arm retrieves."""
+    duplicates: bool = True
+    """Whether a word counts as often as it was retrieved."""
+
+    @property
+    def name(self) -> str:
+        """The LM, whose words, and what is unusual."""
+        whose = "likeliest" if self.retrieved is None else f"retrieved-{self.retrieved.state}"
+        return "_".join([self.of, "listed", whose, *_unusual(self, ("of", "retrieved"))])
+
+    @property
+    def arms(self) -> tuple[Arm, ...]:
+        """What must be retrieved."""
+        return () if self.retrieved is None else (self.retrieved,)
+
+    @property
+    def lm(self) -> tuple[str, int | None]:
+        """The base LM."""
+        return (self.of, None)
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Which words no state can make the LM's most probable one."""
+
+    of: str = "main"
+
+    @property
+    def name(self) -> str:
+        """Of the LM."""
+        return f"{self.of}_reach"
+
+    @property
+    def arms(self) -> tuple[Arm, ...]:
+        """Nothing is retrieved."""
+        return ()
+
+    @property
+    def lm(self) -> tuple[str, int | None]:
+        """The base LM."""
+        return (self.of, None)
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """The main LM mixed with further LMs, and with neighbours of its own, all weights fitted together."""
+
+    others: tuple[tuple[str, int | None], ...] = ()
+    """(LM, update) pairs."""
+    neighbours: tuple[Arm, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Of all parts."""
+        names = [lm + (f"-step-{step}" if step is not None else "") for lm, step in self.others]
+        names += [f"{arm.state}_{arm.metric}_{arm.mask}" for arm in self.neighbours]
+        return f"main_ensemble_{'+'.join(names)}"
+
+    @property
+    def arms(self) -> tuple[Arm, ...]:
+        """What must be retrieved."""
+        return self.neighbours
+
+    @property
+    def lm(self) -> tuple[str, int | None]:
+        """The base LM."""
+        return ("main", None)
+
+
+Row = Evaluate | Temperatures | Counts | Location | Words | Learned | Combined | Listed | Reach | Ensemble
+
+
+def lms_of(row: Row) -> tuple[tuple[str, int | None], ...]:
+    """Every LM that a row needs, its base LM last."""
+    return (*row.others, row.lm) if isinstance(row, Ensemble) else (row.lm,)
 
 
 @dataclass(frozen=True)
@@ -210,7 +299,8 @@ class Recipe:
     name: str
     title: str
     labels: tuple[str, ...]
-    """The paper's \\label of each table or figure that this covers; none where the paper has no such experiment."""
+    """The paper's \\label of each table, figure and appendix that this covers, or the number of an appendix that has
+    none; nothing where the paper has no such experiment."""
     rows: tuple[Row, ...]
 
 

@@ -23,8 +23,9 @@ from knnlm.files import fingerprint, only_writer, read_json, write_json
 from knnlm.paper.apprentice import made_with
 from knnlm.paper.measure import Bench
 from knnlm.paper.recipes.baselines import paper_arm
-from knnlm.paper.rows import Combined, Evaluate, Learned, Recipe, Row
+from knnlm.paper.rows import Combined, Evaluate, Learned, Recipe, Row, lms_of
 from knnlm.paper.scales import Scale, Texts, texts, with_models
+from knnlm.paper.teaching import soft_labels
 from knnlm.paper.workshop import Search, Workshop, search_of
 from knnlm.progress import say
 
@@ -71,10 +72,11 @@ def reproduce(recipes: Iterable[Recipe], scale: Scale, out: Path, data: Path | N
         _claim(out, about)
         rows = unique_rows(chosen)
         missing = [row for row in rows if not _measured(out, row, scale)]
-        bench = Bench(Workshop(scale, found, out / "work", most_neighbours(rows, scale), progress))
+        bench = Bench(Workshop(scale, found, out / "work", most_neighbours(rows, scale), soft_labels, progress))
         for place, row in enumerate(missing, start=1):
             say(f"[{place}/{len(missing)}] {row.name}", progress)
-            bench.workshop.model(*row.lm)  # training has its own clock
+            for lm in lms_of(row):
+                bench.workshop.model(*lm)  # training has its own clock
             _measure(bench, row, scale, out, _command(chosen, row, scale, data))
     return Outcome(out, len(rows), len(missing), time.monotonic() - began)
 
@@ -120,7 +122,7 @@ def _about(scale: Scale, found: Texts) -> dict[str, Any]:
     return {
         "scale": scale.name,
         "text": [found.train.describe(), found.valid.describe(), found.test.describe(), {"rows": scale.eval_rows}],
-        "lms": {lm.name: fingerprint({"preset": asdict(lm.preset), "seed": lm.seed}) for lm in scale.lms},
+        "lms": {lm.name: fingerprint(lm.describe()) for lm in scale.lms},
         "others": {lm.name: lm.source for lm in scale.others},
     }
 

@@ -23,6 +23,15 @@ class BaseLM:
     name: str
     preset: Preset
     seed: int = 0
+    begin: str | None = None
+    """The LM whose weights it begins with."""
+    teacher: Literal["lm", "knn-lm"] | None = None
+    """What it learns from in the place of the next tokens: what `main` says of them, with or without neighbours."""
+
+    def describe(self) -> dict[str, Any]:
+        """All that its training depends on beside the text; what is as usual leaves no trace."""
+        unusual = {"begin": self.begin, "teacher": self.teacher}
+        return {"preset": self.preset.settings(), "seed": self.seed, **{k: v for k, v in unusual.items() if v}}
 
 
 @dataclass(frozen=True)
@@ -79,6 +88,16 @@ class Learning:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RuledOut:
+    """The points of the hypotheses that the paper ruled out."""
+
+    lists: tuple[int, ...]
+    """How many of the LM's likeliest words."""
+    ensemble: tuple[str, ...]
+    """Further LMs, in the order in which they join."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Scale:
     """Everything that differs between a test of seconds and the paper's own setting."""
 
@@ -112,6 +131,7 @@ class Scale:
     components: tuple[int, ...]
     """Principal components to reduce states to."""
     learning: Learning
+    ruled_out: RuledOut
     factory: str | None = None
     """The index of the paper's arm; None is the default for the number of rows, the paper's where that is large."""
     others: tuple[OtherLM, ...] = ()
@@ -134,14 +154,24 @@ class Scale:
 
 
 def _variants(
-    base: Preset, widths: tuple[int, ...], seeds: int, free: tuple[int, ...], far: int | None = None
+    base: Preset,
+    widths: tuple[int, ...],
+    seeds: int,
+    free: tuple[int, ...],
+    memorised: tuple[int, ...],
+    far: int | None = None,
 ) -> tuple[BaseLM, ...]:
-    """`main`, one LM for each other width, one without dropout kept at the updates `free`, further seeds, and one
-    without dropout trained for `far` updates, long after its best."""
+    """`main`, one LM for each other width, one without dropout kept at the updates `free`, further seeds, one without
+    dropout trained for `far` updates, long after its best; LMs with two and three embeddings a word, one that goes on
+    from `main` without dropout for `memorised` updates, and two that learn from it."""
 
-    def without_dropout(name: str, keep: tuple[int, ...]) -> BaseLM:
-        free_of_it = replace(base, dropout=0.0, attention_dropout=0.0)
-        return BaseLM(name, replace(free_of_it, name=f"{base.name}-{name}", steps=keep[-1], keep=keep))
+    def without_dropout(name: str, keep: tuple[int, ...], begin: str | None = None) -> BaseLM:
+        free_of_it = replace(base, dropout=0.0, attention_dropout=0.0, lr=base.lr / 2 if begin else base.lr)
+        preset = replace(free_of_it, name=f"{base.name}-{name}", steps=keep[-1], keep=keep)
+        return BaseLM(name, preset, begin=begin)
+
+    def widened(rows: int) -> BaseLM:
+        return BaseLM(f"{rows}V", replace(base, name=f"{base.name}-{rows}V", embeddings=rows, keep=()), seed=rows)
 
     resized = [replace(base, name=f"{base.name}-width-{w}", width=w) for w in widths]
     return (
@@ -150,16 +180,22 @@ def _variants(
         without_dropout("no-dropout", free),
         *(BaseLM(f"seed-{s}", base, s) for s in range(1, seeds)),
         *((without_dropout("overfitted", (far,)),) if far else ()),
+        widened(2),
+        widened(3),
+        without_dropout("memorised", memorised, begin="main"),
+        BaseLM("taught-by-lm", replace(base, keep=()), seed=1, teacher="lm"),
+        BaseLM("taught-by-knn-lm", replace(base, keep=()), seed=1, teacher="knn-lm"),
     )
 
 
 _TENTHS = tuple(round(0.1 * i, 1) for i in range(1, 10))
+_LISTS = (32, 64, 128, 512, 1024)
 _SMOKE = replace(SMOKE, keep=(20, 40))
 _DEMO = replace(DEMO, keep=(100, 400))
 
 SMOKE_SCALE = Scale(
     name="smoke", text="embedded", documents=None, train_characters=40, eval_characters=200, eval_rows=600,
-    sizes=Sizes(16_000, 1_000, 1_000), lms=_variants(_SMOKE, (16,), 2, (20, 40)), seeds=("main", "seed-1"),
+    sizes=Sizes(16_000, 1_000, 1_000), lms=_variants(_SMOKE, (16,), 2, (20, 40), (20, 40)), seeds=("main", "seed-1"),
     widths=("width-16", "main"), checkpoints=(("main", 20), ("no-dropout", 40)), k=64, ks=(1, 8, 64),
     fractions=(0.25, 1.0), draws=2, small=0.25, zeros=(0.26,), factories=(("IVF32,Flat", 4), ("PQ8x4np", 1)),
     components=(16,), factory="IVF32,PQ8x4np", least=3,
@@ -167,21 +203,25 @@ SMOKE_SCALE = Scale(
         sizes=(1, 2), seeds=2, rates=(1e-2, 3e-2), epochs=1, adaptive=2, views=(2,), clusters=(1,), networks=(8,),
         soft=(0.5,),
     ),
+    ruled_out=RuledOut(lists=(8, 64), ensemble=("seed-1", "2V", "3V")),
 )  # fmt: skip
 DEMO_SCALE = Scale(
     name="demo", text="embedded", documents=None, train_characters=10_000, eval_characters=2_000, eval_rows=None,
-    sizes=Sizes(413_000, 4_000, 4_600), lms=_variants(_DEMO, (64, 32), 2, (100, 400)), seeds=("main", "seed-1"),
-    widths=("width-32", "width-64", "main"), checkpoints=(("main", 100), ("no-dropout", 400)), k=1024,
-    ks=(1, 4, 16, 64, 256, 1024, 4096), fractions=(0.05, 0.25, 0.5, 1.0), draws=2, small=0.05, zeros=(0.26,),
+    sizes=Sizes(413_000, 4_000, 4_600), lms=_variants(_DEMO, (64, 32), 2, (100, 400), (100, 400)),
+    seeds=("main", "seed-1"), widths=("width-32", "width-64", "main"),
+    checkpoints=(("main", 100), ("no-dropout", 400)), k=1024, ks=(1, 4, 16, 64, 256, 1024, 4096),
+    fractions=(0.05, 0.25, 0.5, 1.0), draws=2, small=0.05, zeros=(0.26,),
     factories=(("IVF512,Flat", 1), ("IVF512,Flat", 32), ("IVF512,PQ8np", 512)), components=(64,),
     learning=Learning(
         sizes=(1, 2, 3), seeds=2, rates=(1e-4, 3e-4), epochs=3, adaptive=3, views=(2,), clusters=(2,),
         networks=(256,), soft=(0.5,),
     ),
+    ruled_out=RuledOut(lists=_LISTS, ensemble=("seed-1", "2V", "3V")),
 )  # fmt: skip
 LAPTOP_SCALE = Scale(
     name="laptop", text="wikitext-2", documents=60, train_characters=None, eval_characters=6_000, eval_rows=10_000,
-    sizes=Sizes(304_391, 10_000, 10_000), lms=_variants(LAPTOP, (128, 64, 384), 2, (200, 400, 800), 2000),
+    sizes=Sizes(304_391, 10_000, 10_000),
+    lms=_variants(LAPTOP, (128, 64, 384), 2, (200, 400, 800), (200, 600, 1200), 2000),
     seeds=("main", "seed-1"), widths=("width-64", "width-128", "main", "width-384"),
     checkpoints=(
         *(("main", step) for step in (100, 400, 800)),
@@ -200,6 +240,7 @@ LAPTOP_SCALE = Scale(
         sizes=(1, 2, 3, 9), seeds=3, rates=(1e-4, 3e-4), epochs=3, adaptive=3, views=(2, 3),
         clusters=(2, 3, 6), networks=(256, 1024), soft=(0.5, 1.0),
     ),
+    ruled_out=RuledOut(lists=_LISTS, ensemble=("seed-1", "2V", "3V")),
 )  # fmt: skip
 # Appendix A's models, fine-tuned on WikiText-103 as its numbers are (F3).
 _GPT2 = tuple(
@@ -212,7 +253,8 @@ _GPT2 = tuple(
 PAPER_SCALE = Scale(
     name="paper", text="wikitext-103", documents=None, train_characters=None, eval_characters=None, eval_rows=None,
     sizes=Sizes(112_735_284, 237_669, 268_161),
-    lms=_variants(replace(PAPER, keep=(20_000, 100_000)), (512, 256), 2, (20_000, 100_000)),
+    # the memorising LM goes on for 92 and 129 epochs of 12,233 updates (tab:overfit)
+    lms=_variants(replace(PAPER, keep=(20_000, 100_000)), (512, 256), 2, (20_000, 100_000), (1_126_000, 1_578_000)),
     seeds=("main", "seed-1"),
     widths=("width-256", "width-512", "main"),
     checkpoints=(("main", 20_000), ("main", 100_000), ("no-dropout", 100_000)),
@@ -223,6 +265,7 @@ PAPER_SCALE = Scale(
         sizes=tuple(range(1, 10)), seeds=3, rates=(1e-4, 3e-4), epochs=3, adaptive=3, views=(2, 3, 4, 5),
         clusters=(2, 3), networks=(1024, 4096), soft=(0.5, 1.0),
     ),
+    ruled_out=RuledOut(lists=_LISTS, ensemble=("seed-1", "2V", "3V")),
 )  # fmt: skip
 
 SCALES = {s.name: s for s in (SMOKE_SCALE, DEMO_SCALE, LAPTOP_SCALE, PAPER_SCALE)}

@@ -28,6 +28,6 @@ def word_findings(records: Records, scale: Scale) -> list[Finding]:
     found = []
     for attribute, (name, says) in ATTRIBUTES.items():
         line = trend([w[attribute] for w in kinds], [w["exact"] - w["approximate"] for w in kinds])
-        claim = Claim(name=name, says=says, where="appendix D", terms=(), margin=0.0)
+        claim = Claim(name=name, says=says, where="appendix D", terms=(), margin=0.0, unit="slope")
         found.append(Finding(claim, -line.slope, -line.high, -line.low, (), verdict(claim, -line.high, -line.low)))
     return found

@@ -3,13 +3,14 @@
     WORK/lm/<name>                 a base LM, with the checkpoints its preset keeps
     WORK/states/<lm>[@step]/…      store, valid, test: what that LM saw
     WORK/derived/…                 parts of stores, zero rows, normalised or reduced states
+    WORK/soft/<lm>[@step]          what neighbours elsewhere say of a store's rows
     WORK/learned/…                 what was learned from a store (apprentice.py)
 
 Everything is opened if it is there and continued if it was interrupted. Knows arms; knows nothing of recipes, τ or λ.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,8 +19,9 @@ import numpy as np
 
 from knnlm.components.knn import NeighborBlocks, TargetVotes
 from knnlm.files import fingerprint, read_json
+from knnlm.learning.soft import soft_targets
 from knnlm.lm.load import LanguageModel, load_model
-from knnlm.lm.train import CHECKPOINTS, RECORD, train
+from knnlm.lm.train import CHECKPOINTS, RECORD, Teacher, train
 from knnlm.paper import scores
 from knnlm.paper.derive import derive, normalized, principal_components, subsample, zero_rows
 from knnlm.paper.other_states import other_state
@@ -32,6 +34,7 @@ from knnlm.search.neighbors import Neighbors, recall
 from knnlm.search.retrieval import EXACT, Retrieval
 from knnlm.states.build import build_states
 from knnlm.states.store import Store
+from knnlm.states.table import Table
 
 _RECALL_QUERIES = 512
 
@@ -75,11 +78,19 @@ def search_of(arm: Arm) -> Search:
 
 
 class Workshop:
-    """Does the shared work of arms inside one folder; `counts` says how many neighbours each search must find."""
+    """Does the shared work of arms inside one folder; `counts` says how many neighbours each search must find, and
+    `teachers` what an LM learns that learns from another."""
 
     def __init__(
-        self, scale: Scale, texts: Texts, folder: Path, counts: Mapping[Search, int], progress: bool = False
+        self,
+        scale: Scale,
+        texts: Texts,
+        folder: Path,
+        counts: Mapping[Search, int],
+        teachers: "Callable[[Workshop, Any], Teacher]",
+        progress: bool = False,
     ) -> None:
+        self.teachers = teachers
         self.scale, self.texts, self.folder, self.counts, self.show = scale, texts, folder, counts, progress
         self._model: tuple[tuple[str, int | None], LanguageModel] | None = None
         self._materials: dict[Any, Material] = {}
@@ -97,7 +108,12 @@ class Workshop:
 
     def _trained(self, name: str, step: int | None) -> LanguageModel:
         lm, path = self.scale.lm(name), self.folder / "lm" / name
-        train(self.texts.train, self.texts.stop, lm.preset, path, seed=lm.seed, progress=self.show)
+        begin = None if lm.begin is None else self.model(lm.begin, None)
+        teacher = None if lm.teacher is None else self.teachers(self, lm.teacher)
+        train(
+            self.texts.train, self.texts.stop, lm.preset, path, seed=lm.seed, begin=begin, teacher=teacher,
+            progress=self.show,
+        )  # fmt: skip
         return load_model(path if step is None else path / CHECKPOINTS / str(step))
 
     def about(self, name: str, step: int | None) -> dict[str, float]:
@@ -164,6 +180,11 @@ class Workshop:
         tokens = self._contaminated(arm, m).targets if arm.zeros else m.store.targets
         return TargetVotes(self.neighbors(arm, split), tokens, m.queries(split).targets)
 
+    def elsewhere(self, lm: str, step: int | None, tau: float) -> Table:
+        """What the neighbours in other documents say of every stored row (att and L2, all of them looked at)."""
+        out = self.folder / "soft" / _folder(lm, step)
+        return soft_targets(self.plain(lm, step).store, "att", "l2", self.scale.k, tau, out, self.show)
+
     def recall(self, arm: Arm) -> float | None:
         """Share of the true neighbours that the arm's mask holds, on some queries of the test text; None where the
         truth is not one thing: zero rows tie with each other."""
@@ -195,21 +216,29 @@ class Workshop:
     def _states(self, arm: Arm) -> Material:
         """What the arm's LM saw; att and ffn together, other states in a store of their own."""
         other = arm.state if arm.state in ("att-raw", "att-earlier") else ""
-        name = arm.lm + (f"@{arm.step}" if arm.step is not None else "") + (f"+{other}" if other else "")
-        lm = self.model(arm.lm, arm.step)
-        instead = other_state(lm.model, other) if other else None
-        opened = {
-            split: build_states(
-                lm, text, self.folder / "states" / name / split, keys=("att",) if other else None, instead=instead,
-                logprobs=split != "store", progress=self.show,
-            )
-            for split, text in (("store", self.texts.train), ("valid", self.texts.valid), ("test", self.texts.test))
-        }  # fmt: skip
-        sampled = {split: self._sampled(opened[split], name, split) for split in ("valid", "test")}
-        return Material(opened["store"], **sampled, key="ffn" if arm.state.startswith("ffn") else "att")
+        store = self.read(arm.lm, arm.step, "store", other)
+        valid, test = self.queries(arm.lm, arm.step, other)
+        return Material(store, valid, test, key="ffn" if arm.state.startswith("ffn") else "att")
 
-    def _sampled(self, queries: Store, name: str, split: str) -> Store:
-        """The tokens that are searched for: the same ones for every LM, since all share their tokenizer."""
+    def read(self, lm: str, step: int | None, split: str, other: str = "") -> Store:
+        """What an LM saw in the whole text of "store", "valid" or "test"; `other` is a state in the place of att."""
+        opened = self.model(lm, step)
+        text = {"store": self.texts.train, "valid": self.texts.valid, "test": self.texts.test}[split]
+        return build_states(
+            opened, text, self.folder / "states" / _folder(lm, step, other) / split, keys=("att",) if other else None,
+            instead=other_state(opened.model, other) if other else None, logprobs=split != "store", progress=self.show,
+        )  # fmt: skip
+
+    def queries(self, lm: str, step: int | None, other: str = "") -> tuple[Store, Store]:
+        """The tokens of the validation and of the test text that are searched for: the same ones for every LM that is
+        trained here, since all share their tokenizer."""
+        valid, test = (
+            self._sampled(self.read(lm, step, split, other), split, _folder(lm, step, other))
+            for split in ("valid", "test")
+        )
+        return valid, test
+
+    def _sampled(self, queries: Store, split: str, name: str) -> Store:
         count = self.scale.eval_rows
         if count is None or count >= queries.rows:
             return queries
@@ -253,3 +282,7 @@ class Workshop:
         most = max(arm.k, self.counts.get(search_of(arm), 0))
         cached_neighbors(store, queries, replace(what, k=most), self.show)
         return cached_neighbors(store, queries, what, self.show)
+
+
+def _folder(lm: str, step: int | None, other: str = "") -> str:
+    return lm + (f"@{step}" if step is not None else "") + (f"+{other}" if other else "")

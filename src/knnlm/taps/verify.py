@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from knnlm.errors import KnnlmError
+from knnlm.lm.summed import vocabulary
 
 if TYPE_CHECKING:
     from knnlm.taps.tap import States, Tap
@@ -27,7 +28,7 @@ _LARGE = 64.0
 def probe(tap: "Tap") -> torch.Tensor:
     """A few random tokens (2, 12)."""
     generator = torch.Generator().manual_seed(0)
-    ids = torch.randint(tap.head.weight.shape[0], (2, _PROBE_TOKENS), generator=generator)
+    ids = torch.randint(vocabulary(tap.head), (2, _PROBE_TOKENS), generator=generator)
     return ids.to(tap.device)
 
 

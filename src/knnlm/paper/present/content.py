@@ -20,12 +20,15 @@ class Figure(NamedTuple):
     svg: str
 
 
+Part = str | Table | Figure
+"""A string is a paragraph."""
+
+
 class Section(NamedTuple):
     """A heading and what stands under it."""
 
     title: str
-    parts: Sequence[str | Table | Figure]
-    """A string is a paragraph."""
+    parts: Sequence[Part]
 
 
 def percent(value: float, digits: int = 1) -> str:
@@ -39,6 +42,13 @@ def percent(value: float, digits: int = 1) -> str:
 def interval(low: float, high: float, digits: int = 1) -> str:
     """Both ends of an interval of shares."""
     return f"{percent(low, digits)} to {percent(high, digits)}"
+
+
+def effect(value: float, unit: str) -> str:
+    """A share as a percentage, a correlation or a slope as a number."""
+    if unit == "%":
+        return percent(value)
+    return f"{value:+.{2 if unit == 'r' else 4}f}".replace("-", "−")
 
 
 def number(value: float | None, digits: int = 2) -> str:

@@ -1,5 +1,6 @@
 """The share of the neighbours' gain that each substitute has, against what it adds to the LM and what it costs."""
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -7,7 +8,7 @@ from matplotlib.figure import Figure as Canvas
 
 from knnlm.paper.findings import Records, with_seed
 from knnlm.paper.present.content import Figure
-from knnlm.paper.present.substitutes import Substitute, seeds_of
+from knnlm.paper.present.substitutes import Substitute, seeds_of, words
 from knnlm.paper.recipes.baselines import exactly, paper_arm
 from knnlm.paper.rows import Arm, Combined, Learned
 from knnlm.paper.scales import Scale
@@ -21,9 +22,12 @@ CALIBRATED = "the calibrated LM"
 class Point(NamedTuple):
     """A substitute in the plot of shares."""
 
+    name: str
     family: str
     parameters: int
     multiplications: int
+    widths: float
+    """Parameters in output embeddings, V×D."""
     share: Effect
     over: Effect
 
@@ -37,15 +41,23 @@ def points(records: Records, scale: Scale) -> list[Point]:
         if row is None or row.lm != ("main", None) or (isinstance(row, Combined) and row.neighbours):
             continue
         first = with_seed(row, 0)
-        assert not isinstance(first, Arm)
+        assert isinstance(first, Learned | Combined)
         names = seeds_of(records, first)
         if first.name in found or not names:
             continue
         learned = records[names[0]]["results"]["learned"]
         shares = [share_of_gain(records, names, knn.name, f, b)
                   for f, b in (("tuned", "base"), ("on_calibrated", "calibrated"))]  # fmt: skip
-        found[first.name] = Point(_family(first), learned["parameters"], learned["multiplications"], *shares)
+        found[first.name] = Point(
+            words(first), _family(first), learned["parameters"], learned["multiplications"], learned["widths"], *shares
+        )
     return list(found.values())
+
+
+def best_over_calibrated(records: Records, scale: Scale) -> Point | None:
+    """The substitute with the largest share over the calibrated LM."""
+    found = [p for p in points(records, scale) if np.isfinite(p.over.value)]
+    return max(found, key=lambda p: p.over.value, default=None)
 
 
 def _family(row: Substitute) -> str:
@@ -77,8 +89,8 @@ def shares_figure(records: Records, scale: Scale) -> Figure | None:
     knn = records[exactly(paper_arm(scale)).name]["results"]
     cost = knn["rows"] * scale.shape("main").width
     calibrated = share_of_calibration(records, exactly(paper_arm(scale)).name)
-    found.append(Point(CALIBRATED, 2, 1, calibrated, Effect(0.0, 0.0, 0.0)))
-    found.append(Point(ITSELF, cost, cost, *[Effect(1.0, 1.0, 1.0)] * 2))
+    found.append(Point(CALIBRATED, CALIBRATED, 2, 1, 0.0, calibrated, Effect(0.0, 0.0, 0.0)))
+    found.append(Point(ITSELF, ITSELF, cost, cost, math.inf, *[Effect(1.0, 1.0, 1.0)] * 2))
     last = [CALIBRATED, ITSELF]
     families = sorted({p.family for p in found} - set(last)) + last
     panels = [

@@ -10,8 +10,8 @@ import numpy as np
 from knnlm.paper.claims import FIELDS
 from knnlm.paper.expected import published
 from knnlm.paper.findings import Finding, Records
-from knnlm.paper.present.content import Table, interval, number, percent
-from knnlm.paper.present.words import numbers, reading
+from knnlm.paper.present.content import Table, effect, number, percent
+from knnlm.paper.present.words import numbers, outcome, reading
 from knnlm.paper.recipes import audit, baselines, models, recompute
 from knnlm.paper.rows import Arm, Counts, Evaluate, Temperatures
 from knnlm.paper.scales import Scale
@@ -28,12 +28,13 @@ def findings_table(found: Iterable[Finding]) -> Table:
     """Claims with verdicts, effects and the paper's."""
     rows = []
     for f in found:
-        seeds = ", ".join(percent(s) for s in f.seeds) if len(f.seeds) > 1 else "one LM" if f.seeds else ""
+        unit = f.claim.unit
+        seeds = ", ".join(effect(s, unit) for s in f.seeds) if len(f.seeds) > 1 else "one LM" if f.seeds else ""
         measured = f.verdict != "not measured"
         rows.append((
-            f.claim.name, f"**{f.verdict}**", percent(f.effect) if measured else "",
-            interval(f.low, f.high) if measured else "", seeds,
-            "" if f.claim.paper is None else percent(f.claim.paper), f.claim.where,
+            f.claim.name, f"**{outcome(f)}**", effect(f.effect, unit) if measured else "",
+            f"{effect(f.low, unit)} to {effect(f.high, unit)}" if measured else "", seeds,
+            "" if f.claim.paper is None else effect(f.claim.paper, unit), f.claim.where,
         ))  # fmt: skip
     return Table(("claim", "verdict", "effect", "95 %", "each seed", "paper", "where"), tuple(rows))
 

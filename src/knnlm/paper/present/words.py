@@ -1,15 +1,9 @@
 """Findings → sentences. Each sentence says what the numbers say, whatever they say; none is written for one outcome."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from knnlm.paper.claims import FIELDS
 from knnlm.paper.findings import Finding
-from knnlm.paper.present.content import interval, percent
-
-_VERB = {
-    "holds": "holds", "does not hold": "does not hold", "undecided": "is undecided", "no question": "is no question",
-    "not measured": "",
-}  # fmt: skip
+from knnlm.paper.present.content import effect
 
 
 def counts(found: Sequence[Finding]) -> str:
@@ -20,21 +14,18 @@ def counts(found: Sequence[Finding]) -> str:
     return f"Of {len(total)} checks {parts[0]}, {parts[1]}, {parts[2]}."
 
 
-def numbers(f: Finding) -> str:
-    """Effect and interval."""
-    theirs = f"; paper {percent(f.claim.paper)}" if f.claim.paper is not None else ""
-    return f"{percent(f.effect)} ({interval(f.low, f.high)}{theirs})"
+def outcome(f: Finding) -> str:
+    """The verdict, and of what does not hold, why: an effect that is there may be too small to count, or reversed."""
+    if f.verdict == "does not hold" and f.claim.sense == "more":
+        return f.verdict + (": too small to count" if f.low > 0 else ": reversed" if f.high < 0 else "")
+    return f.verdict
 
 
-def at_each_tau(found: Mapping[str, Finding], name: str, subject: str) -> str | None:
-    """A claim at τ = 1, at one τ for all arms, and with each arm at its own, in one sentence."""
-    parts = []
-    for words in FIELDS.values():
-        f = found.get(f"{name} ({words})")
-        if f is None or f.verdict == "not measured":
-            return None
-        parts.append(f"{words}: {_VERB[f.verdict]}, {numbers(f)}")
-    return f"{subject}. " + "; ".join(parts) + "."
+def numbers(f: Finding, paper: bool = True) -> str:
+    """Effect and interval, and the paper's effect."""
+    unit = f.claim.unit
+    theirs = f"; paper {effect(f.claim.paper, unit)}" if paper and f.claim.paper is not None else ""
+    return f"{effect(f.effect, unit)} ({effect(f.low, unit)} to {effect(f.high, unit)}{theirs})"
 
 
 def reading(shared: str, tuned: str) -> str:
@@ -44,11 +35,3 @@ def reading(shared: str, tuned: str) -> str:
     if shared == "holds":
         return "explained by the temperature" if tuned == "does not hold" else "open once τ is tuned"
     return "not seen here" if "undecided" not in (shared, tuned) else "undecided here"
-
-
-def single(found: Mapping[str, Finding], name: str) -> str | None:
-    """One claim in one sentence."""
-    f = found.get(name)
-    if f is None or f.verdict == "not measured":
-        return None
-    return f"“{f.claim.name}” {_VERB[f.verdict]}: {numbers(f)}."

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from knnlm.errors import unknown
+from knnlm.paper.expected import published
 from knnlm.paper.recipes import (
     adaptive,
     audit,
@@ -10,10 +11,12 @@ from knnlm.paper.recipes import (
     beyond,
     capacity,
     clusters,
+    ensembling,
     interpolated,
     models,
     recompute,
     regimes,
+    ruled_out,
     sceptic,
     sizes,
     softmaxes,
@@ -46,6 +49,14 @@ _ALL: tuple[Callable[[Scale], Recipe], ...] = (
     clusters.recipe,
     interpolated.recipe,
     beyond.recipe,
+    ruled_out.metric,
+    ruled_out.sparsity,
+    ruled_out.location,
+    ruled_out.stolen,
+    ensembling.ensembles,
+    ensembling.memorised,
+    ensembling.soft_labels,
+    ensembling.together,
 )
 
 
@@ -55,9 +66,13 @@ def recipes(scale: Scale) -> tuple[Recipe, ...]:
 
 
 def chosen(scale: Scale, names: list[str]) -> tuple[Recipe, ...]:
-    """The recipes of these names or labels; "all" is all of them."""
+    """The recipes of these names, labels or tables ("table3"); "all" is all of them."""
     every = recipes(scale)
     known = {label: r for r in every for label in (r.name, *r.labels)}
+    for label, rows in published().items():
+        place = rows[0].where.split(",")[0].lower().replace(" ", "")  # "Table 3, section 5.1"
+        if place.startswith("table"):
+            known[place] = known[label]
     for name in names:
         if name != "all" and name not in known:
             raise unknown("recipe", name, ["all", *known])

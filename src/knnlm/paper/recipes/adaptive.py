@@ -14,4 +14,6 @@ def recipe(scale: Scale) -> Recipe:
         Learned(state=state, seed=seed, size=points.adaptive, sizing=sizing)
         for state in STATES for sizing in SIZINGS for seed in range(points.seeds)
     ]  # fmt: skip
-    return Recipe("adaptive", "Embeddings for the words that need them", ("tab:adaptive_results",), tuple(rows))
+    return Recipe(
+        "adaptive", "Embeddings for the words that need them", ("tab:adaptive_results", "appendix C.1"), tuple(rows)
+    )

@@ -9,5 +9,5 @@ def recipe(scale: Scale) -> Recipe:
     """Every n over both states, for every seed."""
     points = scale.learning
     rows = [Learned(state=s, seed=seed, size=n) for n in points.sizes for s in STATES for seed in range(points.seeds)]
-    labels = ("fig:increasing_embedding_size", "tab:softmax_bottleneck")
+    labels = ("fig:increasing_embedding_size", "tab:softmax_bottleneck", "app:detail_result_increasing_nv")
     return Recipe("capacity", "More embeddings for each word", labels, tuple(rows))

@@ -11,4 +11,4 @@ def recipe(scale: Scale) -> Recipe:
     """Real against FAISS mask, real scores both, as in the paper."""
     arm = paper_arm(scale)
     row = Words(exactly(arm), replace(arm, score="real"), scale.least)
-    return Recipe("words", "Which words", ("fig:token_analysis_len", "fig:entropy"), (row,))
+    return Recipe("words", "Which words", ("fig:token_analysis_len", "fig:entropy", "app:wordanalysis"), (row,))

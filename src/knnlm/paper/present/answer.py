@@ -1,0 +1,204 @@
+"""The answer to the title, for one who has not read the paper: its reasons, what it ruled out, what an audit found.
+
+Sentences are written once for any outcome; every number, verdict and reading in them comes from findings.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from matplotlib.figure import Figure as Canvas
+
+from knnlm.paper.claims import FIELDS
+from knnlm.paper.findings import Finding, Records
+from knnlm.paper.present import ruled_out, substitutes
+from knnlm.paper.present.checks import Findings
+from knnlm.paper.present.content import Figure, Part, Section, Table, percent
+from knnlm.paper.present.shares import best_over_calibrated
+from knnlm.paper.present.words import numbers, outcome, reading
+from knnlm.paper.recipes.audit import paper_share
+from knnlm.paper.recipes.baselines import exactly, paper_arm
+from knnlm.paper.recipes.substitutes import both
+from knnlm.paper.rows import Learned
+from knnlm.paper.scales import Scale
+from knnlm.paper.shares import share_of_calibration, share_of_gain
+from knnlm.report.svg import INK, MARKERS, SERIES, drawing
+
+Named = Mapping[str, Finding]
+
+
+class Reason(NamedTuple):
+    """One of the paper's three, and the claims that carry it: (name of the claim without its τ, as shown)."""
+
+    title: str
+    says: str
+    claims: tuple[tuple[str, str], ...]
+
+
+REASONS = (
+    Reason(
+        "A second view of the context",
+        "The store is searched by the state after the last attention (att), not by the one that the LM's own softmax "
+        "reads (ffn), so that the neighbours see the context otherwise than the LM does.",
+        (("att beats ffn", "att over ffn, index"), ("att beats ffn, exact search", "att over ffn, exact search")),
+    ),
+    Reason(
+        "Approximate search",
+        "Neighbours are looked up in a compressed index. Its errors were found to help, as a regulariser would.",
+        (("approximate beats exact search", "index over exact search"),
+         ("FAISS mask beats real mask", "the index's neighbours over the true ones")),
+    ),
+    Reason(
+        "Temperature",
+        "How sharply the vote prefers the nearest has to fit. The paper's tables have τ = 1, which was near the best "
+        "for its index; exact scores needed another.",
+        (("tuning τ matters for real mask, real score", "own τ over τ = 1, exact search"),
+         ("tuning τ matters for FAISS mask, real score", "own τ over τ = 1, index with exact scores")),
+    ),
+)  # fmt: skip
+
+
+_READING = (
+    "Effects are how much higher perplexity per word is without the thing in question, with a 95 % interval. “One τ "
+    "for all” is the τ that is best for the paper's own setting, as its τ = 1 was: what comparing at one τ amounts to. "
+    "What is left when every setting has its own τ is not owed to the temperature."
+)
+_RULED_OUT = (
+    "Each was ruled out by showing that something does not help. Over the calibrated LM means that the LM first gets "
+    "its own softmax temperature and a share of unigrams, so that what only corrects its peakiness gains nothing."
+)
+
+
+def answer(found: Findings, records: Records, scale: Scale) -> list[Section]:
+    """The first sections of the report."""
+    named = {f.claim.name: f for f in found.all() if f.verdict != "not measured"}
+    drawn, hypotheses = reasons_figure(named), ruled_out.hypotheses_table([*found.ruled_out, *found.learned], scale)
+    reasons = reasons_table(named)
+    parts: list[Part] = [*_opening(named, records, scale)]
+    if drawn is not None:
+        parts += [*(f"**{reason.title}.** {reason.says}" for reason in REASONS), reasons, _READING, drawn]
+    parts += without_search(records, scale)
+    return [
+        Section("Why they work: the answer in short", parts),
+        Section("What it is not: the hypotheses that the paper ruled out",
+                [_RULED_OUT, hypotheses] if hypotheses.rows else []),
+        Section("What the audit of the paper's code found", [audit_table(named, scale)]),
+    ]  # fmt: skip
+
+
+def _opening(named: Named, records: Records, scale: Scale) -> list[str]:
+    record = records.get(exactly(paper_arm(scale)).name)
+    if record is None:
+        return []
+    r = record["results"]
+    base, own, over = r["base"], r["tuned"], r["on_calibrated"]
+    helps, beside = named["kNN helps (each at its own τ)"], named["kNN helps the calibrated LM"]
+    theirs = named["kNN helps (one τ for all)"].claim.paper
+    assert theirs is not None
+    return [
+        "A nearest-neighbour LM mixes a language model's prediction with a vote: it looks up the contexts of the "
+        "training text that are nearest to the present one, and the tokens that followed them vote for what comes "
+        "next. Xu, Alon and Neubig (2023) asked why that lowers perplexity and gave three reasons. Each is measured "
+        f"here ({scale.text}, LMs of {r['lm']['parameters'] / 1e6:.1f} million parameters, {r['rows']:,} stored "
+        "contexts), beside what the paper found.",
+        f"On test text the LM has perplexity {base['ppl']:.1f} per token, with exact neighbours {own['ppl']:.1f}: "
+        f"{numbers(helps)} per word over all seeds, where the paper had {percent(theirs)}. Giving the LM its own "
+        f"temperature and a share of unigrams, with nothing retrieved, gives {base['calibrated_ppl']:.1f}; neighbours "
+        f"on top of that {over['ppl']:.1f}, {numbers(beside)}.",
+    ]
+
+
+def reasons_table(named: Named) -> Table:
+    """Each reason's claims: the paper's effect, ours at one τ and with every arm at its own, and what that says."""
+    rows = []
+    for reason in REASONS:
+        for name, shown in reason.claims:
+            one, own = (named.get(f"{name} ({FIELDS[field]})") for field in ("shared", "tuned"))
+            single = named.get(name)
+            if one is not None and own is not None:
+                theirs = "" if one.claim.paper is None else percent(one.claim.paper)
+                said = reading(one.verdict, own.verdict)
+                rows.append((f"{reason.title}: {shown}", theirs, numbers(one, paper=False),
+                             numbers(own, paper=False), said))  # fmt: skip
+            elif single is not None:
+                rows.append((f"{reason.title}: {shown}", "", "", numbers(single, paper=False), outcome(single)))
+    return Table(("reason", "paper", "here, one τ for all", "here, each at its own τ", "reading"), tuple(rows))
+
+
+def reasons_figure(named: Named) -> Figure | None:
+    """The effects behind the reasons with their intervals, the paper's beside them."""
+    lines: list[tuple[str, Finding, int]] = []
+    for place, reason in enumerate(REASONS):
+        for name, shown in reason.claims:
+            for field in ("shared", "tuned"):
+                if (f := named.get(f"{name} ({FIELDS[field]})")) is not None:
+                    lines.append((f"{shown}\n{FIELDS[field]}", f, place))
+            if (f := named.get(name)) is not None:
+                lines.append((shown, f, place))
+    if not lines:
+        return None
+    caption = (
+        "The effects behind the paper's three reasons: how much higher perplexity per word is without the thing, with "
+        "95 % intervals over documents. Crosses are the paper's own effects, where it prints one."
+    )
+
+    def draw(canvas: Canvas) -> None:
+        axes = canvas.add_subplot()
+        for y, (_, f, place) in enumerate(lines):
+            axes.hlines(y, 100 * f.low, 100 * f.high, color=SERIES[place], linewidth=1.6)
+            axes.plot(100 * f.effect, y, color=SERIES[place], marker=MARKERS[place], markersize=6)
+            if f.claim.paper is not None:
+                axes.plot(100 * f.claim.paper, y, color=INK, marker="x", markersize=7)
+        axes.axvline(0, color=INK, linewidth=0.9)
+        axes.set_yticks(range(len(lines)), [label for label, _, _ in lines], fontsize=8.5)
+        axes.invert_yaxis()
+        axes.set_xlabel("effect, %")
+        axes.grid(color=INK, alpha=0.12, linewidth=0.6, axis="x")
+
+    return Figure("reasons", caption, drawing("reasons", caption, (7.0, 0.8 + 0.42 * len(lines)), draw))
+
+
+def without_search(records: Records, scale: Scale) -> list[str]:
+    """What has how much of the neighbours' gain without a search."""
+    knn = exactly(paper_arm(scale)).name
+    head, heads = (substitutes.seeds_of(records, row) for row in (Learned(), both()))
+    told = [
+        (share_of_calibration(records, knn), "Calibrating the LM has {} of the neighbours' gain in log-likelihood, "
+         "with nothing retrieved or learned."),
+        (share_of_gain(records, head, knn), "A second softmax on att, learned from the store, has {} of it over the LM "
+         "(the paper: 55 % of its gain in perplexity);"),
+        (share_of_gain(records, head, knn, "on_calibrated", "calibrated"), "over the calibrated LM {} of what "
+         "neighbours gain there."),
+        (share_of_gain(records, heads, knn, "on_calibrated", "calibrated"), "One on att and one on ffn together have "
+         "{}, over the calibrated LM."),
+    ]  # fmt: skip
+    sentences = [text.format(substitutes.share_text(s)) for s, text in told if math.isfinite(s.value)]
+    best = best_over_calibrated(records, scale)
+    if best is not None and len(sentences) > 2:
+        share = substitutes.share_text(best.over)
+        sentences.append(f"The best without a search here, {best.name}, has {share} of it, with {best.widths:.1f} "
+                         "output embeddings of added numbers.")  # fmt: skip
+    return [" ".join(sentences)] if sentences else []
+
+
+def audit_table(named: Named, scale: Scale) -> Table:
+    """What the paper's code did, what it would explain, and whether it does here."""
+    own, one = f"({FIELDS['tuned']})", f"({FIELDS['tau_1']})"
+    zeros, most = f"{paper_share(scale):.0%} zero rows", scale.learning.sizes[-1]
+    asked: Sequence[tuple[str, str]] = (
+        ("Every setting at τ = 1 (F7)", "most of att's lead over ffn is temperature"),
+        ("A quarter of the store were rows of zeros (F1)", f"{zeros} hurt exact L2 search {own}"),
+        ("… so exact search looked worse than the index", f"{zeros} hurt exact search more than the index {own}"),
+        ("… and L2 worse than IP", f"{zeros} hurt L2 more than IP {own}"),
+        ("ffn with IP had its sign flipped (F4)", f"ffn with IP: right sign beats the committed one {own}"),
+        ("Exact scores were in fp16 (F6)", f"fp16 scores change little {own}"),
+        ("λ was tuned on the text it was reported on (F2)", f"λ tuned on the reported text changes little {one}"),
+        ("Sizes were learned by different recipes (F5)", f"{most} embeddings a word do not help att {own}"),
+        ("att has a LayerNorm, ffn has none", f"att beats ffn, both normalised {own}"),
+    )
+    rows = [
+        (did, f"“{name}”", f"**{f.verdict}**", numbers(f, paper=False))
+        for did, name in asked
+        if (f := named.get(name)) is not None
+    ]
+    return Table(("what the paper's code did", "check", "verdict", "effect"), tuple(rows))

@@ -1,0 +1,184 @@
+"""The hypotheses that the paper ruled out: tables and figures, ours beside the paper's."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from matplotlib.figure import Figure as Canvas
+
+from knnlm.paper.expected import published
+from knnlm.paper.findings import Finding, Records
+from knnlm.paper.present.content import Figure, Table, effect, number, percent
+from knnlm.paper.present.figures import Line, plot, series
+from knnlm.paper.present.tables import changes
+from knnlm.paper.recipes import ensembling, ruled_out
+from knnlm.paper.rows import Ensemble, Listed
+from knnlm.paper.scales import Scale
+from knnlm.report.svg import INK, drawing
+
+
+def listed_table(records: Records, rows: Sequence[Any]) -> Table:
+    """Lists of words in the place of neighbours."""
+    cells = []
+    for row in rows:
+        assert isinstance(row, Listed)
+        if row.name not in records:
+            continue
+        r = records[row.name]["results"]
+        one, own, over = r["tau_1"], r["tuned"], r["on_calibrated"]
+        cells.append((
+            _list_words(row), f"{r['coverage']:.3f}", number(one["ppl"]), number(own["ppl"]), f"{own['lambda']:.3f}",
+            f"{own['temperature']:.3g}", changes(r, own["ppl"])[0], number(over["ppl"]), changes(r, over["ppl"])[1],
+        ))  # fmt: skip
+    columns = ("list", "coverage", "interp. at τ = 1", "at its own τ", "λ", "τ", "vs base", "over the calibrated LM",
+               "vs calibrated")  # fmt: skip
+    return Table(columns, tuple(cells))
+
+
+def _list_words(row: Listed) -> str:
+    if row.retrieved is None:
+        words = f"the LM's own {row.k:,} likeliest words"
+    else:
+        score = "the LM's logits" if row.score == "logits" else "L2 to W_sm"
+        words = f"words of {row.k:,} neighbours by {row.retrieved.state}, scored by {score}"
+        words += "" if row.duplicates else ", each once"
+    return words if row.of == "main" else f"{row.of}: {words}"
+
+
+def ensembles_table(records: Records, rows: Sequence[Any], label: str = "") -> Table:
+    """LMs and neighbours mixed, then the paper's lines."""
+    cells = []
+    for row in dict.fromkeys(rows):
+        assert isinstance(row, Ensemble)
+        if row.name not in records:
+            continue
+        r = records[row.name]["results"]
+        one = r["others"][0] if len(r["others"]) == 1 and not row.neighbours else None
+        cells.append((
+            members(row), number(one["ppl"]) if one else "", number(one["calibrated_ppl"]) if one else "",
+            " / ".join(f"{s:.2f}" for s in r["tuned"]["shares"]), number(r["tuned"]["ppl"]),
+            changes(r, r["tuned"]["ppl"])[0], number(r["on_calibrated"]["ppl"]),
+            changes(r, r["on_calibrated"]["ppl"])[1], number(one["oracle"]) if one else "",
+            f"{one['helping']:.3f}" if one else "",
+        ))  # fmt: skip
+    for theirs in published()[label] if label and cells else ():
+        c = theirs.cells
+        cells.append((
+            f"paper: {theirs.name}", number(c["ppl"]), "", f"{1 - c['lambda']:.2f} / {c['lambda']:.2f}",
+            number(c["interp"], 3), percent(theirs.change), "", "", number(c["oracle"], 3), f"{c['helping']:.3f}",
+        ))  # fmt: skip
+    columns = ("with the main LM", "PPL alone", "calibrated", "weights", "interp.", "vs base", "all calibrated",
+               "vs calibrated", "oracle", "helping")  # fmt: skip
+    return Table(columns, tuple(cells), "Weights: of the main LM first, then in order. Oracle and helping: of pairs.")
+
+
+def members(row: Ensemble) -> str:
+    """What is mixed with the main LM."""
+    names = [lm + (f" at update {step:,}" if step is not None else "") for lm, step in row.others]
+    return " + ".join([*names, *(f"neighbours ({arm.state})" for arm in row.neighbours)])
+
+
+def ensembles_figure(records: Records, scale: Scale) -> Figure | None:
+    """K LMs against K-1 LMs with neighbours (fig:ensemble)."""
+    lines, most = [], len(scale.ruled_out.ensemble)
+    for field, words in (("tuned", "as they are"), ("on_calibrated", "calibrated")):
+        for knn in (False, True):
+            points = []
+            for count in range(most + (1 if knn else 0) + (0 if knn else 1)):
+                row = ensembling.with_lms(scale, count, knn)
+                value = _of_ensemble(records, scale, row, field)
+                if value is not None:
+                    points.append((count + 1 + knn, value))
+            if points:
+                label = ("LMs and neighbours, " if knn else "LMs, ") + words
+                lines.append(Line(label, [p[0] for p in points], [p[1] for p in points]))
+    if not any(len(line.x) > 1 for line in lines):
+        return None
+    caption = (
+        "Test perplexity against the number of components: K LMs, or K−1 LMs with the neighbours of the first; LMs as "
+        "they are, and each calibrated."
+    )
+    return plot("ensembles", caption, lines, "components K")
+
+
+def _of_ensemble(records: Records, scale: Scale, row: Ensemble, field: str) -> float | None:
+    """Its perplexity; of the main LM alone, that of its base."""
+    if not row.others and not row.neighbours:
+        first = records.get(ensembling.with_lms(scale, 0, knn=True).name)
+        return None if first is None else first["results"]["base"]["ppl" if field == "tuned" else "calibrated_ppl"]
+    return records[row.name]["results"][field]["ppl"] if row.name in records else None
+
+
+def location_figure(records: Records, scale: Scale) -> Figure | None:
+    """Loss and gain against the place in the window and in the document (appendix E.3)."""
+    row = ruled_out.location(scale).rows[0]
+    if row.name not in records:
+        return None
+    r = records[row.name]["results"]
+    caption = (
+        "The LM's loss and what neighbours gain (nats per token) against the tokens of context in the window and the "
+        "place in the document; each point is the mean over a sixteenth of the test tokens."
+    )
+
+    def draw(canvas: Canvas) -> None:
+        grid = canvas.subplots(2, 2, sharex="col")
+        for column, (place, label) in enumerate(
+            (("window", "tokens of context in the window"), ("document", "place in the document"))
+        ):
+            for line, what in enumerate(("loss", "gain")):
+                axes = grid[line][column]
+                points = r[place]["ranges"]
+                series(axes, line, Line("", [p["place"] for p in points], [p[what] for p in points]))
+                axes.set_title(f"{'loss of the LM' if what == 'loss' else 'gain of neighbours'}, nats", fontsize=9.5)
+                axes.grid(color=INK, alpha=0.12, linewidth=0.6)
+            grid[1][column].set_xlabel(label)
+
+    return Figure("location", caption, drawing("location", caption, (7.0, 4.8), draw))
+
+
+def reach_table(records: Records, scale: Scale) -> Table:
+    """Stolen probabilities."""
+    cells = []
+    for row in ruled_out.stolen(scale).rows:
+        if row.name in records:
+            r = records[row.name]["results"]
+            cells.append((row.lm[0], f"{r['lm'].get('width', 0):,}", f"{r['words']:,}", f"{r['unreachable']:,}",
+                          f"{r['programmes']:,}", f"{r['seconds']:.1f}"))  # fmt: skip
+    return Table(("LM", "width", "words", "that no state can make the most probable",
+                  "decided by a linear programme", "seconds"), tuple(cells))  # fmt: skip
+
+
+HYPOTHESES: tuple[tuple[str, str], ...] = (
+    ("Two metrics, IP and L2, are better than one", "retrieved words by their L2 to W_sm do not help (att)"),
+    ("A sparse distribution is enough", "the LM's own {k} likeliest words do not help"),
+    ("It is which words are retrieved, not how near",
+     "neighbours beat their words without their distances (each once)"),
+    ("Neighbours help where there is little context",
+     "what neighbours gain does not depend on the context in the window"),
+    ("Neighbours help late in a document", "what neighbours gain does not depend on the place in the document"),
+    ("The LM cannot choose some words", "every word can be the most probable one (main)"),
+    ("It is an ensemble of two models", "neighbours still help {lms} LMs"),
+    ("It memorises the training text", "a memorising LM does not help ({step:,} updates further)"),
+    ("It is soft labels", "an LM taught by the LM does not help"),
+    ("The loss should be that of the mixture",
+     "the interpolated loss does not beat the LM (att, 1V) (each at its own τ)"),
+)  # fmt: skip
+"""Each hypothesis, and the claim by which the paper ruled it out."""
+
+
+def hypotheses_table(found: Sequence[Finding], scale: Scale) -> Table:
+    """Every hypothesis with the finding that decides it, over the LM and over the calibrated LM."""
+    by_name = {f.claim.name: f for f in found if f.verdict != "not measured"}
+    filled = {"k": scale.ruled_out.lists[-1], "lms": len(scale.ruled_out.ensemble) + 1,
+              "step": scale.lm("memorised").preset.keep[-1]}  # fmt: skip
+    rows = []
+    for hypothesis, pattern in HYPOTHESES:
+        name = pattern.format(**filled)
+        first, second = by_name.get(name), by_name.get(f"{name}, over the calibrated LM")
+        if first is not None:
+            rows.append((hypothesis, f"“{name}”", *_told(first), *(_told(second) if second else ("", ""))))
+    return Table(("hypothesis", "ruled out if", "verdict", "effect", "over the calibrated LM", "effect"), tuple(rows))
+
+
+def _told(f: Finding) -> tuple[str, str]:
+    unit = f.claim.unit
+    return f"**{f.verdict}**", f"{effect(f.effect, unit)} ({effect(f.low, unit)} to {effect(f.high, unit)})"

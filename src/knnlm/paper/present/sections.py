@@ -1,0 +1,134 @@
+"""The sections of the report: which tables, figures and findings stand under which heading."""
+
+from dataclasses import replace
+from typing import Any
+
+from knnlm.paper.findings import Records
+from knnlm.paper.present import figures, regimes, shares, substitutes, tables, words
+from knnlm.paper.present import ruled_out as present
+from knnlm.paper.present.checks import Findings, measured
+from knnlm.paper.present.content import Part, Section
+from knnlm.paper.recipes import ensembling, ruled_out, sceptic
+from knnlm.paper.recipes import words as words_recipe
+from knnlm.paper.recipes.audit import precision, sign, zeros
+from knnlm.paper.recipes.baselines import exactly, paper_arm
+from knnlm.paper.rows import Counts, Evaluate, Recipe, Words
+from knnlm.paper.scales import Scale
+
+_UNITS = (
+    "τ has the unit of the scores, so τ = 1 means another peakiness for every LM, layer and width. In units of the "
+    "spread of the neighbours' scores (the median over queries of best minus median score) temperatures compare."
+)
+_PROBED = (
+    "The index of each size is the default for its rows, always with 32 lists probed: a small store has fewer lists, "
+    "so a larger share of it is searched. The paper probed 32 of 4096 at every size. Recall at each size, one draw:"
+)
+
+
+def substitutes_sections(records: Records, scale: Scale, found: Findings) -> list[Section]:
+    """What can be had without a search."""
+    drawn = [f for f in (shares.shares_figure(records, scale),) if f is not None]
+    curve = [f for f in (substitutes.capacity_figure(records, scale),) if f is not None]
+    return [
+        Section("Without a search: the paper's claims about substitutes",
+                [words.counts(found.learned), tables.findings_table(measured(found.learned)), *drawn]
+                if measured(found.learned) else []),
+        Section("Table 2: a second softmax", [substitutes.heads_table(records, scale)]),
+        Section("More embeddings for each word", [*curve, substitutes.capacity_table(records, scale)]),
+        Section("Embeddings for the words that need them", [substitutes.adaptive_table(records, scale)]),
+        Section("Mixtures of softmaxes", [substitutes.softmaxes_table(records, scale)]),
+        Section("Clusters, and learning to be mixed", [substitutes.others_table(records, scale)]),
+        Section("The best without a search",
+                [substitutes.beyond_table(records, scale), tables.findings_table(measured(found.beyond))]),
+        Section("Learning rates", [substitutes.rates_table(records)]),
+    ]  # fmt: skip
+
+
+def ruled_out_sections(records: Records, scale: Scale, found: Findings) -> list[Section]:
+    """Section 6 and appendix E."""
+    drawn = [f for f in (present.ensembles_figure(records, scale),) if f is not None]
+    placed = [f for f in (present.location_figure(records, scale),) if f is not None]
+    return [
+        Section("Hypotheses that the paper ruled out",
+                [present.hypotheses_table([*found.ruled_out, *found.learned], scale),
+                 tables.findings_table(measured(found.ruled_out))]),
+        Section("Another metric, or a sparse list of words",
+                [present.listed_table(records, (*ruled_out.metric(scale).rows, *ruled_out.sparsity(scale).rows))]),
+        Section("The place in the text", placed),
+        Section("Words that cannot be chosen", [present.reach_table(records, scale)]),
+        Section("Several LMs",
+                [*drawn, present.ensembles_table(records, ensembling.ensembles(scale).rows, "tab:ensembling")]),
+        Section("An LM that memorises",
+                [present.ensembles_table(records, ensembling.memorised(scale).rows, "tab:overfit")]),
+        Section("Soft labels", [present.ensembles_table(records, ensembling.soft_labels(scale).rows)]),
+        Section("Two reasons at once",
+                [substitutes.table(records, scale, [ensembling.two_stores(scale), ensembling.with_head(scale)])]),
+    ]  # fmt: skip
+
+
+def sizes_part(records: Records, scale: Scale) -> list[Part]:
+    """How large the store is."""
+    drawn: list[Part] = [figures.sizes(records, scale, field) for field in ("shared", "tuned")]
+    table = tables.sizes_table(records, scale)
+    return [*drawn, _PROBED, table] if table.rows else drawn
+
+
+def peaky_part(records: Records, scale: Scale) -> list[Part]:
+    """Perplexity against τ."""
+    drawn: list[Part] = [figures.temperatures(records, scale, fraction) for fraction in (scale.small, 1.0)]
+    table = tables.temperatures_table(records, scale)
+    return [*drawn, _UNITS, table] if table.rows else []
+
+
+def words_part(records: Records, scale: Scale) -> list[Part]:
+    """Appendix D."""
+    (row,) = words_recipe.recipe(scale).rows
+    assert isinstance(row, Words)
+    drawn = (figures.words(records, row, attribute) for attribute in ("length", "forward", "backward"))
+    return [f for f in drawn if f is not None]
+
+
+def regimes_part(records: Records, scale: Scale) -> list[Part]:
+    """When each reason holds."""
+    drawn = (regimes.progress(records, scale), regimes.width(records, scale))
+    return [*(f for f in drawn if f is not None), regimes.table(records, scale)]
+
+
+def sceptic_part(records: Records, scale: Scale, found: Findings) -> list[Part]:
+    """How many neighbours, which approximation, fewer dimensions."""
+    rows = [r for r in sceptic.neighbours(scale).rows if isinstance(r, Counts)]
+    arm = paper_arm(scale)
+    indexes = [(f"{f}, {n} probed", replace(arm, factory=f, nprobe=n)) for f, n in scale.factories]
+    indexes += [("the paper's kind of index", arm), ("exact", exactly(arm))]
+    reduced = [(f"{w} principal components, exact", replace(exactly(arm), width=w)) for w in scale.components]
+    return [
+        tables.findings_table(measured(found.sceptic)),
+        figures.neighbours(records, rows), tables.counts_table(records, rows),
+        figures.approximations(records, scale), tables.arms_table(records, [*indexes, *reduced]),
+    ]  # fmt: skip
+
+
+def audit_part(records: Records, scale: Scale, found: Findings) -> list[Part]:
+    """Confounds, one by one."""
+    return [
+        "F7: which of the paper's conclusions, drawn at one τ for all, survive when every arm has its own τ. The "
+        "paper's τ = 1 was near the best for its own arm and not for others; here that best τ is another number, so "
+        "both are shown.",
+        tables.survival_table(found.paper),
+        words.counts(found.audit),
+        tables.findings_table(measured(found.audit)),
+        "F1: zero rows.", tables.arms_table(records, _named(zeros(scale), "zeros")),
+        "F4: the sign of ffn with IP.", tables.arms_table(records, _named(sign(scale), "")),
+        "F6: precision of real scores.", tables.arms_table(records, _named(precision(scale), "")),
+        "The layer or its LayerNorm.", tables.arms_table(records, tables.norm_arms(scale)),
+        "F2 and F3: where λ comes from, and perplexity per token or per word. The latter is the former to the power of "
+        "the tokens in a word, so every comparison keeps its direction; only its size differs.",
+        tables.units_table(records, scale),
+    ]  # fmt: skip
+
+
+def _named(recipe: Recipe, field: str) -> list[tuple[str, Any]]:
+    arms = [r.arm for r in recipe.rows if isinstance(r, Evaluate)]
+    extra = (lambda a: f", {getattr(a, field):.0%} {field}") if field else (lambda _: "")
+    named = [(f"{a.state} {a.metric.upper()}, {tables.setting(a)}{extra(a)}", a) for a in arms]
+    return [(name if arm.lm == "main" else f"{arm.lm}: {name}", arm) for name, arm in named]

@@ -1,0 +1,30 @@
+"""Votes at a temperature: one τ with its λ, the best τ, and what they gave. Knows log-probabilities only."""
+
+from knnlm.components.knn import TargetVotes
+from knnlm.evaluation import TauPoint, tau_sweep
+from knnlm.metrics import perplexity
+from knnlm.mixture import mix
+from knnlm.paper.numbers import Logs
+
+
+def at(lm: Logs, votes: TargetVotes, tau: float) -> TauPoint:
+    """One τ with its λ."""
+    (point,) = tau_sweep(lm, votes, [tau])
+    return point
+
+
+def best(lm: Logs, votes: TargetVotes, least: TauPoint | None = None) -> TauPoint:
+    """The best τ with its λ; no worse than `least`, by default τ = 1."""
+    return min([*tau_sweep(lm, votes), least or at(lm, votes, 1.0)], key=lambda point: point.ppl)
+
+
+def knobs(point: TauPoint) -> dict[str, float]:
+    """τ and λ, and what they gave on validation text."""
+    return {
+        "temperature": point.temperature, "units": point.units, "lambda": point.lam, "valid_ppl": point.ppl
+    }  # fmt: skip
+
+
+def outcome(lm: Logs, votes: Logs, point: TauPoint) -> dict[str, float]:
+    """The same with the perplexity of the test text, of which `lm` and `votes` are."""
+    return {**knobs(point), "ppl": perplexity(mix(lm, votes, point.lam))}
