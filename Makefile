@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 OUT ?= demo
 
-.PHONY: demo test lint format clean
+.PHONY: demo test lint format readme clean
 
 demo: $(STAMP)
 	$(BIN)/knnlm demo --out $(OUT)
@@ -28,6 +28,10 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $(STAMP)
+
+# The answer in the README, from the records of the laptop run.
+readme: $(STAMP)
+	$(BIN)/python docs/readme.py
 
 clean:
 	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

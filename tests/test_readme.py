@@ -45,6 +45,12 @@ def test_the_example_runs_as_it_stands(capsys: pytest.CaptureFixture[str]) -> No
     assert re.search(r"\d+\.\d → \d+\.\d at λ = 0\.\d\d", capsys.readouterr().out)
 
 
+def test_the_answer_is_what_the_committed_records_say() -> None:
+    from docs.readme import with_answer
+
+    assert with_answer(README) == README, "run 'make readme'"
+
+
 def test_the_table_is_what_the_committed_run_says() -> None:
     import json
 

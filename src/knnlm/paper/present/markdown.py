@@ -7,9 +7,16 @@ from knnlm.paper.present.content import Figure, Section, Table
 
 def markdown(title: str, sections: Sequence[Section], figures: str) -> str:
     """The whole file; figures are linked from the folder `figures`."""
-    parts = [f"# {title}", "Generated from the records by `knnlm reproduce`; edit nothing here."]
+    return f"# {title}\n\nGenerated from the records by `knnlm reproduce`; edit nothing here.\n\n" + body(
+        sections, figures, "##"
+    )
+
+
+def body(sections: Sequence[Section], figures: str, heading: str) -> str:
+    """Sections under headings of that level."""
+    parts: list[str] = []
     for section in sections:
-        parts.append(f"## {section.title}")
+        parts.append(f"{heading} {section.title}")
         for part in section.parts:
             if isinstance(part, Table):
                 parts.append(_table(part))

@@ -9,7 +9,7 @@ from knnlm.paper.present import sections, tables, words
 from knnlm.paper.present.answer import answer
 from knnlm.paper.present.checks import all_findings, measured
 from knnlm.paper.present.content import Figure, Part, Section, Table
-from knnlm.paper.present.markdown import markdown
+from knnlm.paper.present.markdown import body, markdown
 from knnlm.paper.present.page import page
 from knnlm.paper.recipes import recipes
 from knnlm.paper.recipes.baselines import paper_arm
@@ -57,6 +57,12 @@ def render(records: Records, scale: Scale) -> dict[str, str]:
     drawn = {f"{FIGURES}/{p.name}.svg": p.svg for s in found for p in s.parts if isinstance(p, Figure)}
     title = f"Why do nearest-neighbour language models work? Scale {scale.name}"
     return {MARKDOWN: markdown(title, found, FIGURES), PAGE: page(title, found), **drawn}
+
+
+def readme(folder: Path, scale: Scale, figures: str) -> str:
+    """The answer alone, as Markdown for a README that links figures from the folder `figures`."""
+    records = load_records(folder)
+    return body([s for s in answer(all_findings(records, scale), records, scale) if s.parts], figures, "###")
 
 
 def content(records: Records, scale: Scale) -> list[Section]:
