@@ -1,6 +1,7 @@
 """`knnlm distill`: a component beside the store, used by eval and generate in the place of the search."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -86,6 +87,10 @@ def test_the_commands(store: Store, texts: dict[str, Path], capsys: pytest.Captu
     assert run(["distill", at, "--lr", "0.01", "--epochs", "1", "--json"]) == 0  # on the text it was tuned on
     made = object_of(capsys)
     assert made["name"] == "head"
+    assert run(["distill", at, "--lr", "0.01", "--epochs", "1"]) == 0
+    told = capsys.readouterr()
+    assert "is learned already" in told.err
+    assert re.search(r"→ \d+\.\d\d on [\d,]+ tokens, without a search \(with the search: \d+\.\d\d\)", told.out)
     assert run(["eval", at, "--text", test, "--component", "head", "--json"]) == 0
     found = object_of(capsys)
     assert found["component"] == "head"

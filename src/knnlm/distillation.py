@@ -14,11 +14,12 @@ from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
 from knnlm.components.saved import Component, load_component, save_component
 from knnlm.errors import DamagedError, KnnlmError, UsageError, unknown
 from knnlm.evaluation import Tuned
-from knnlm.files import checksum_file, fingerprint, only_writer, read_json, write_json
+from knnlm.files import canonical, checksum_file, fingerprint, only_writer, read_json, write_json
 from knnlm.learning.clustering import cluster
 from knnlm.learning.fit import Fit
 from knnlm.learning.learn import HOW, Soft, learn
@@ -70,6 +71,9 @@ def distill(
         assert teacher is not None
         t = teacher.retrieval
         about["teacher"] = {"key": t.key, "metric": t.metric, "k": t.k, "temperature": teacher.temperature}
+    if (known := _known(store, name, about)) is not None:
+        say(f"component {name} of {store.path} is learned already", progress)
+        return known
     work = folder / WORK / fingerprint(about)[:16]  # another request finds nothing of this one
     states = states_of(valid, what.keys)
     module: Any
@@ -78,7 +82,7 @@ def distill(
         found = cluster(store, what.keys[0], what.size, what.metric, file, seed=seed, progress=progress)
         module = begin_clusters(at_best_tau(found, valid.lm_logprob, states, valid.targets).component)  # type: ignore[arg-type]
     else:
-        module = begin(what, output_embedding(lm.model).weight, seed=seed)
+        module = begin(what, _one_row_a_word(store, output_embedding(lm.model).weight), seed=seed)
     aim = None
     if taught:
         table = soft_targets(store, out=work / "soft", progress=progress, tau=about["teacher"]["temperature"],
@@ -92,6 +96,28 @@ def distill(
     }  # fmt: skip
     _publish(store, name, best.component, about)
     return Distilled(name, best.component, best.lam, about)
+
+
+def _known(store: Store, name: str, about: dict[str, Any]) -> Distilled | None:
+    """The component of that name, if it was learned in just this way and is whole."""
+    if name not in list_distilled(store):
+        return None
+    before = about_distilled(store, name)
+    if any(canonical(before.get(field)) != canonical(value) for field, value in about.items()):
+        return None
+    try:
+        return load_distilled(store, name)
+    except DamagedError:
+        return None
+
+
+def _one_row_a_word(store: Store, w_sm: torch.Tensor) -> torch.Tensor:
+    if len(w_sm) != store.vocab_size:
+        raise KnnlmError(
+            f"the model of {store.path} has {len(w_sm):,} output embeddings for {store.vocab_size:,} words, and what "
+            "is learned begins with one for each: use --kind clusters, or a model with one"
+        )
+    return w_sm
 
 
 def _check(store: Store, what: Substitute, name: str, taught: float, seed: int) -> None:

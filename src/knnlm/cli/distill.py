@@ -1,5 +1,6 @@
 """knnlm distill"""
 
+import math
 from typing import Annotated
 
 import typer
@@ -45,6 +46,8 @@ def distill(
     """
     from knnlm import api
     from knnlm.components.saved import kind_of
+    from knnlm.resolve import the_store
+    from knnlm.settings import choose_tuned
 
     found = api.distill(
         store, text or None, dataset=dataset, embedded=embedded, model=model, name=name, kind=kind, key=key, size=size,
@@ -52,11 +55,15 @@ def distill(
     )  # fmt: skip
     about = found.about
     states = " and ".join(found.component.keys)
+    tuned = choose_tuned(the_store(store))
+    beside = ""
+    if tuned is not None and tuned.tokens == about["tokens"] and math.isclose(tuned.base_ppl, about["base_ppl"]):
+        beside = f" (with the search: {tuned.interp_ppl:.2f})"
     lines = [
         f"{name}: {kind_of(found.component)} on {states}, {found.component.multiplications:,} multiplications a token; "
         f"λ {found.lam:.3f}, τ {found.component.tau:.4g}",
         f"validation perplexity {about['base_ppl']:.2f} → {about['interp_ppl']:.2f} on {about['tokens']:,} tokens, "
-        f"without a search",
+        f"without a search{beside}",
         f"next: knnlm eval {store} {'--embedded' if embedded else '--text TEST'} --component {name}",
     ]
     show(json, {"name": name, "multiplications": found.component.multiplications, **about}, lines)

@@ -193,6 +193,10 @@ def _temperature(scale: Scale) -> list[Claim]:
               where=where, terms=better(rescored, rescored, "tuned", "tau_1")),
         Claim(name="tuning τ matters for real mask, real score", says="τ = 1 is not the best for exact search.",
               where=where, terms=better(real, real, "tuned", "tau_1")),
+        *(Claim(name=f"its own τ beats the one τ for all ({words})", where=where,
+                says="What is best for the paper's arm is not the best for another.",
+                terms=better(arm, arm, "tuned", "shared"))
+          for words, arm in (("att, exact search", real), ("ffn, exact search", replace(real, state="ffn")))),
     ]  # fmt: skip
 
 

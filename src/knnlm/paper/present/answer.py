@@ -52,8 +52,9 @@ REASONS = (
         "Temperature",
         "How sharply the vote prefers the nearest has to fit. The paper's tables have τ = 1, which was near the best "
         "for its index; exact scores needed another.",
-        (("tuning τ matters for real mask, real score", "own τ over τ = 1, exact search"),
-         ("tuning τ matters for FAISS mask, real score", "own τ over τ = 1, index with exact scores")),
+        (("tuning τ matters for real mask, real score", "own τ over τ = 1, att, exact search"),
+         ("its own τ beats the one τ for all (att, exact search)", "own τ over the one for all, att, exact search"),
+         ("its own τ beats the one τ for all (ffn, exact search)", "own τ over the one for all, ffn, exact search")),
     ),
 )  # fmt: skip
 

@@ -3,13 +3,19 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+_LONG = 36  # characters; effects with their intervals are shorter
+
 
 class Table(NamedTuple):
-    """Cells as text. The first column holds names, the others numbers."""
+    """Cells as text. The first column holds names, the others numbers or, where one is long, words."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     note: str = ""
+
+    def of_words(self) -> list[bool]:
+        """Which columns hold words."""
+        return [place == 0 or any(len(row[place]) > _LONG for row in self.rows) for place in range(len(self.columns))]
 
 
 class Figure(NamedTuple):

@@ -29,7 +29,7 @@ def body(sections: Sequence[Section], figures: str, heading: str) -> str:
 
 
 def _table(table: Table) -> str:
-    lines = [_line(table.columns), "|" + "|".join(["---", *["---:"] * (len(table.columns) - 1)]) + "|"]
+    lines = [_line(table.columns), "|" + "|".join("---" if words else "---:" for words in table.of_words()) + "|"]
     return "\n".join([*lines, *(_line(row) for row in table.rows)])
 
 

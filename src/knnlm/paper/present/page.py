@@ -19,7 +19,7 @@ p { max-width: 46rem; } nav ul { columns: 2; padding-left: 1.1rem; font-size: .9
 .scroll { overflow-x: auto; margin: 1rem 0; } table { border-collapse: collapse; font-size: .84rem; }
 th, td { padding: .28rem .55rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line);
   font-variant-numeric: tabular-nums; }
-th:first-child, td:first-child { text-align: left; white-space: normal; min-width: 15rem; }
+th.words, td.words { text-align: left; white-space: normal; min-width: 13rem; }
 th { position: sticky; top: 0; background: var(--paper); font-weight: 600; }
 tbody tr:nth-child(even) { background: var(--band); }
 .holds { color: var(--good); font-weight: 600; } .fails { color: var(--bad); font-weight: 600; }
@@ -29,7 +29,8 @@ svg.plot { width: 100%; height: auto; } code { font-size: .92em; }
 @media print { body { max-width: none; font-size: 11px; } .scroll { overflow: visible; }
   figure { break-inside: avoid; } }
 """
-_VERDICTS = {"**holds**": "holds", "**does not hold**": "fails", "**undecided**": "open", "**no question**": "open"}
+_VERDICTS = {"holds": "holds", "does not hold": "fails", "undecided": "open", "no question": "open"}
+_BOLD = re.compile(r"\*\*(.+?)\*\*")
 
 
 def page(title: str, sections: Sequence[Section]) -> str:
@@ -57,17 +58,22 @@ def _section(place: int, section: Section) -> str:
 
 
 def _table(table: Table) -> str:
-    head = "".join(f'<th scope="col">{html.escape(c)}</th>' for c in table.columns)
-    rows = "\n".join("<tr>" + "".join(_cell(c) for c in row) + "</tr>" for row in table.rows)
+    kinds = [' class="words"' if words else "" for words in table.of_words()]
+    head = "".join(f'<th scope="col"{k}>{html.escape(c)}</th>' for c, k in zip(table.columns, kinds, strict=True))
+    rows = "\n".join(
+        "<tr>" + "".join(_cell(c, k) for c, k in zip(row, kinds, strict=True)) + "</tr>" for row in table.rows
+    )
     note = f'<p class="note">{html.escape(table.note)}</p>' if table.note else ""
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody></table></div>{note}'
 
 
-def _cell(text: str) -> str:
-    if text in _VERDICTS:
-        return f'<td><span class="{_VERDICTS[text]}">{text.strip("*")}</span></td>'
-    return f"<td>{html.escape(text)}</td>"
+def _cell(text: str, kind: str) -> str:
+    verdict = _BOLD.fullmatch(text)
+    if verdict:
+        name = _VERDICTS[verdict[1].partition(":")[0]]
+        return f'<td{kind}><span class="{name}">{html.escape(verdict[1])}</span></td>'
+    return f"<td{kind}>{html.escape(text)}</td>"
 
 
 def _inline(text: str) -> str:
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text))
+    return _BOLD.sub(r"<strong>\1</strong>", re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text)))

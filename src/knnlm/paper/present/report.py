@@ -73,7 +73,7 @@ def content(records: Records, scale: Scale) -> list[Section]:
         Section("What was run", _setup(records, scale)),
         Section("How to read it", [_EFFECT]),
         Section("The paper's claims", [words.counts(found.paper), tables.findings_table(measured(found.paper))]),
-        Section("Table 1: which state, which similarity", [tables.baselines_table(records, scale)]),
+        Section("Table 1: which state, which similarity", sections.baselines_part(records, scale)),
         Section("Table 3: approximate or exact, mask and score", [tables.recompute_table(records, scale)]),
         Section("How large the store is", sections.sizes_part(records, scale)),
         Section("How peaky", sections.peaky_part(records, scale)),
@@ -113,6 +113,7 @@ def _provenance(records: Records, scale: Scale) -> list[Part]:
     versions = sorted({", ".join(f"{k} {v}" for k, v in m["versions"].items()) for m in made})
     machines = sorted({m["machine"] for m in made})
     lms = {r["what"]["arm"]["lm"]: r["provenance"]["train_seconds"] for r in records.values() if "arm" in r["what"]}
+    lms |= {o["name"]: o["train_seconds"] for r in records.values() for o in r["results"].get("others", [])}
     trained = [seconds for seconds in lms.values() if seconds]
     training = sum(trained)
     return [

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+from knnlm.paper.claims import FIELDS
 from knnlm.paper.findings import Records
 from knnlm.paper.present import figures, regimes, shares, substitutes, tables, words
 from knnlm.paper.present import ruled_out as present
@@ -64,6 +65,15 @@ def ruled_out_sections(records: Records, scale: Scale, found: Findings) -> list[
         Section("Two reasons at once",
                 [substitutes.table(records, scale, [ensembling.two_stores(scale), ensembling.with_head(scale)])]),
     ]  # fmt: skip
+
+
+def baselines_part(records: Records, scale: Scale) -> list[Part]:
+    """Table 1 at each of the three temperatures."""
+    found: list[Part] = []
+    for field, at in FIELDS.items():
+        table = tables.baselines_table(records, scale, field)
+        found += [f"With {at}:", table] if table.rows else []
+    return found
 
 
 def sizes_part(records: Records, scale: Scale) -> list[Part]:

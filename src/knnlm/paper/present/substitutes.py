@@ -71,7 +71,8 @@ def words(row: Substitute) -> str:
         return describe(row)
     n = row.size
     kinds = {
-        "embeddings": f"{n} a word", "softmaxes": f"{n} softmaxes" + (", own embedding" if row.own_embedding else ""),
+        "embeddings": f"{n} embeddings a word" if n > 1 else "an embedding a word",
+        "softmaxes": f"{n} softmaxes" + (", own embedding" if row.own_embedding else ""),
         "network": f"network, inner width {n}",
         "clusters": f"{n}V clusters" + (", learned further" if row.fitted else ""),
     }  # fmt: skip

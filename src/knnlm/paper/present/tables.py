@@ -52,8 +52,8 @@ def survival_table(found: Iterable[Finding]) -> Table:
     return Table(("conclusion", *FIELDS.values(), "reading"), tuple(rows))
 
 
-def baselines_table(records: Records, scale: Scale) -> Table:
-    """Table 1: every state and metric at both τ, and the paper's rows."""
+def baselines_table(records: Records, scale: Scale, field: str) -> Table:
+    """Table 1: every state and metric at one of the three τ, and the paper's rows."""
     label = "tab:knn_baselines"
     reference = baselines.paper_arm(scale)
     rows = []
@@ -64,14 +64,13 @@ def baselines_table(records: Records, scale: Scale) -> Table:
             continue
         r = found["results"]
         both = records.get(replace(reference, lm=arm.lm).name)
-        for field in FIELDS:
-            at = r[field]
-            rows.append((
-                f"{arm.lm} {arm.state} {arm.metric.upper()}, {setting(arm)}", f"{at['temperature']:.3g}",
-                number(at["component_ppl"]), f"{at['lambda']:.3f}", number(at["ppl"]), *changes(r, at["ppl"]),
-                number(at["oracle"]), _overlap(at, both, r["base"]["tokens"]), f"{at['helping']:.3f}",
-            ))  # fmt: skip
-    for theirs in published()[label] if rows else ():
+        at = r[field]
+        rows.append((
+            f"{arm.lm} {arm.state} {arm.metric.upper()}, {setting(arm)}", f"{at['temperature']:.3g}",
+            number(at["component_ppl"]), f"{at['lambda']:.3f}", number(at["ppl"]), *changes(r, at["ppl"]),
+            number(at["oracle"]), _overlap(at, both, r["base"]["tokens"]), f"{at['helping']:.3f}",
+        ))  # fmt: skip
+    for theirs in published()[label] if rows and field != "tuned" else ():
         c = theirs.cells
         rows.append((
             f"paper {theirs.arm['state']} {theirs.arm['metric'].upper()}, FAISS mask, FAISS score", "1",
