@@ -1,8 +1,10 @@
 """λ: mixing and the exact fit."""
 
+import itertools
+
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
@@ -75,6 +77,31 @@ def test_shares_of_several_are_no_worse_than_any_other(seed: int, count: int, to
         assert mix_all(logs, other.tolist()).mean() <= best + 1e-7
     for one in np.eye(count):
         assert mix_all(logs, one.tolist()).mean() <= best + 1e-7
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(2, 4), st.booleans())
+def test_shares_of_several_are_no_worse_than_those_of_any_fewer(seed: int, count: int, twice: bool) -> None:
+    rng = np.random.default_rng(seed)
+    logs = [np.log(rng.random(60)) for _ in range(count)]
+    logs[0][rng.random(60) < 0.3] = -np.inf
+    logs += [logs[-1]] if twice else []
+    best = mix_all(logs, fit_shares(logs)).mean()
+    for size in range(1, len(logs)):
+        for some in itertools.combinations(logs, size):
+            assert not mix_all(some, fit_shares(some)).mean() > best + 1e-7
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 2**32 - 1))
+def test_three_shares_are_no_worse_than_a_fine_grid(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    logs = np.log(rng.random((3, 50)))
+    logs[2, rng.random(50) < 0.3] = -np.inf
+    best = mix_all(list(logs), fit_shares(list(logs))).mean()
+    a, b = (x.ravel() / 100 for x in np.mgrid[0:101, 0:101])
+    grid = np.stack([a, b, 1 - a - b], axis=1)[a + b <= 1]
+    with np.errstate(divide="ignore"):
+        assert np.log(np.clip(grid, 0, 1) @ np.exp(logs)).mean(axis=1).max() <= best + 1e-7
 
 
 @given(st.integers(0, 2**32 - 1))

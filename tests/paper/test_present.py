@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from knnlm.files import read_json
-from knnlm.paper.present.report import FIGURES, MARKDOWN, PAGE, render
+from knnlm.paper.present import answer, figures, regimes, ruled_out, shares
+from knnlm.paper.present.report import FIGURES, MARKDOWN, PAGE, content, render
+from knnlm.paper.recipes import chosen, recipes
 from knnlm.paper.rows import Arm
 from knnlm.paper.runner import SCALE_FILE, load_records
-from knnlm.paper.scales import scale_named
+from knnlm.paper.scales import SMOKE_SCALE, scale_named
 from tests.paper.conftest import Smoke
 
 RESULTS = sorted(Path(__file__).parents[2].glob(f"docs/results/*/{SCALE_FILE}"))
@@ -64,6 +66,15 @@ def test_markdown_tables_have_as_many_cells_in_every_line(smoke: Smoke) -> None:
             width = cells
         else:
             width = 0
+
+
+@pytest.mark.parametrize("name", [recipe.name for recipe in recipes(SMOKE_SCALE)])
+def test_the_rows_of_any_recipe_make_a_report(smoke: Smoke, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (figures, regimes, shares, answer, ruled_out):
+        monkeypatch.setattr(module, "drawing", lambda *_: "<svg/>")  # what is drawn is tested elsewhere
+    (recipe,) = chosen(smoke.scale, [name])
+    some = {row.name: smoke.records[row.name] for row in recipe.rows}
+    assert content(some, smoke.scale)[-1].title == "How it was made"
 
 
 def test_a_report_of_some_recipes_leaves_the_rest_out(smoke: Smoke) -> None:

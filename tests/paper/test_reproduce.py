@@ -16,7 +16,7 @@ import pytest
 from knnlm.cli.main import run
 from knnlm.lm.documents import HubDataset
 from knnlm.paper.plan import plan
-from knnlm.paper.recipes import capacity, recipes
+from knnlm.paper.recipes import capacity, chosen, recipes
 from knnlm.paper.runner import load_records, most_neighbours, unique_rows
 from knnlm.paper.scales import SCALES, SMOKE_SCALE, HubArticles
 from knnlm.states.store import open_store
@@ -33,8 +33,9 @@ FIGURES = {
     "fig:ensemble",
 }  # fmt: skip
 APPENDICES = {
-    "app:generalization-knnlm", "app:detail_result_increasing_nv", "appendix C.1", "appendix C.2", "appendix C.3",
-    "app:wordanalysis", "app:dist_metric", "app:sparsification", "appendix E.3", "app:stolen_prob", "app:ensembling",
+    "app:generalization-knnlm", "app:detail_result_increasing_nv", "app:bottleneck-detail", "appendix C.1",
+    "appendix C.2", "appendix C.3", "app:wordanalysis", "app:failed", "app:dist_metric",
+    "app:sparsification", "appendix E.3", "app:stolen_prob", "app:ensembling",
     "app:overfitting", "app:soft_label", "app:interpolated_loss",
 }  # fmt: skip
 NO_EXPERIMENT = {"fig:overview"}  # a drawing of the method
@@ -106,6 +107,10 @@ def test_a_label_names_its_recipe(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert json.loads(capsys.readouterr().out)["rows"] == 8
     assert run(["reproduce", "table3", "--plan", "--json", "--scale", "paper"]) == 0
     assert json.loads(capsys.readouterr().out)["rows"] == 8
+    names = {recipe.name for recipe in chosen(SMOKE_SCALE, ["app:failed"])}  # an appendix of several experiments
+    assert names == {
+        "metric", "sparsity", "location", "stolen", "ensembles", "memorised", "soft-labels", "interpolated"
+    }  # fmt: skip
 
 
 def test_the_papers_own_scale_is_planned_with_its_constants(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,13 +15,21 @@ from knnlm.lm.documents import Files
 from knnlm.lm.load import LanguageModel
 from knnlm.lm.tokenizer import token_stream
 from knnlm.lm.windows import windows
-from knnlm.paper.located import context_lengths, correlation
+from knnlm.metrics import perplexity
+from knnlm.mixture import fit_lambda, mix
+from knnlm.paper.derive import derive
+from knnlm.paper.located import context_lengths, correlation, located
+from knnlm.paper.place_findings import place_findings, stolen_findings
 from knnlm.paper.present.ruled_out import HYPOTHESES
+from knnlm.paper.present.words import outcome
+from knnlm.paper.recipes import ensembling, ruled_out
 from knnlm.paper.recipes.baselines import exactly, paper_arm
-from knnlm.paper.recipes.ensembling import ensembles, memorised, soft_labels, two_stores, with_lms
+from knnlm.paper.recipes.ensembling import two_stores, with_lms, with_one
 from knnlm.paper.recipes.ruled_out import by_choice
 from knnlm.paper.rows import Ensemble, Listed, Reach
-from knnlm.paper.teaching import SoftLabels, rows_of_stream
+from knnlm.paper.scales import SMOKE_SCALE, texts
+from knnlm.paper.teaching import Neighbours, SoftLabels, rows_of_stream, soft_labels, teacher_point
+from knnlm.paper.workshop import Workshop
 from knnlm.states.store import Store, open_store
 from tests.paper.conftest import Smoke
 
@@ -53,7 +61,7 @@ def test_labels_are_what_the_lm_says_and_what_neighbours_add(many: Store, lm: La
     states = torch.from_numpy(many.key("ffn").gather(rows).astype(np.float32))
     assert torch.allclose(plain, lm.model.get_output_embeddings()(states).softmax(1))
     table = soft_targets(many, "att", "l2", 8, 1.0, tmp_path / "soft")
-    mixed = SoftLabels(many, lm.model, table, 0.25).labels(rows)
+    mixed = SoftLabels(many, lm.model, Neighbours(lambda: table, 1.0, 0.25)).labels(rows)
     assert torch.allclose(mixed.sum(1), torch.ones(3), atol=2e-3)
     added = torch.zeros_like(plain)
     words, shares = (table.columns[name].gather(rows) for name in ("words", "shares"))
@@ -123,14 +131,39 @@ def test_ensembles_know_what_their_lms_are(smoke: Smoke) -> None:
     base = smoke.records[paper_arm(smoke.scale).name]["results"]["lm"]
     shape = smoke.scale.shape("main")
     more = {"2V": shape.vocab_size * shape.width, "3V": 2 * shape.vocab_size * shape.width}
-    for recipe in (ensembles, memorised, soft_labels):
+    for recipe in (ensembling.ensembles, ensembling.memorised, ensembling.soft_labels):
         for row in recipe(smoke.scale).rows:
             for other in smoke.records[row.name]["results"]["others"]:
                 assert other["parameters"] == base["parameters"] + more.get(other["name"], 0)
                 assert other["ppl"] > 1
 
 
-def test_lists_gain_no_more_than_they_cover(smoke: Smoke) -> None:
+def test_an_ensemble_is_the_mixture_of_its_lms_own_probabilities(smoke: Smoke) -> None:
+    states = smoke.folder / "work" / "states"
+    logs = [
+        [open_store(next((states / lm).glob(f"{split}-*"))).lm_logprob.astype(np.float64) for lm in ("main", "2V")]
+        for split in ("valid", "test")
+    ]
+    found = smoke.records[with_one("2V").name]["results"]
+    lam = fit_lambda(logs[0][0], logs[0][1])
+    assert found["tuned"]["shares"] == pytest.approx([1 - lam, lam], abs=1e-4)
+    assert found["tuned"]["ppl"] == pytest.approx(perplexity(mix(logs[1][0], logs[1][1], lam)), rel=1e-6)
+
+
+def test_the_neighbours_that_teach_are_those_of_the_best_tau(smoke: Smoke) -> None:
+    texts_of = texts(smoke.scale, None)
+    workshop = Workshop(smoke.scale, texts_of, smoke.folder / "work", {}, soft_labels)
+    arm = smoke.records[exactly(paper_arm(smoke.scale)).name]["results"]["tuned"]
+    point = teacher_point(workshop, "main", None)
+    assert (point.temperature, point.lam) == pytest.approx((arm["temperature"], arm["lambda"]), rel=1e-3)
+    teacher = soft_labels(workshop, "knn-lm")
+    assert teacher.describe()["temperature"] == point.temperature
+    assert teacher.table is not None
+    assert teacher.table.manifest["meta"]["temperature"] == point.temperature
+    assert soft_labels(workshop, "lm").describe() == {"store": teacher.store.fingerprint}
+
+
+def test_lists_of_retrieved_words_cover_what_neighbours_cover(smoke: Smoke) -> None:
     few, more = (smoke.records[Listed(k=k).name]["results"] for k in smoke.scale.ruled_out.lists)
     assert few["coverage"] < more["coverage"]
     for duplicates in (True, False):
@@ -138,11 +171,47 @@ def test_lists_gain_no_more_than_they_cover(smoke: Smoke) -> None:
         assert found["coverage"] == smoke.records[exactly(paper_arm(smoke.scale)).name]["results"]["coverage"]
 
 
-def test_unreachable_words_are_named(smoke: Smoke) -> None:
-    for lm in (*smoke.scale.seeds, *smoke.scale.widths):
-        found = smoke.records[Reach(lm).name]["results"]
-        assert found["words"] == smoke.scale.shape(lm).vocab_size
-        assert len(found["which"]) == min(100, found["unreachable"])
+def test_places_are_those_of_the_rows(many: Store, tmp_path: Path) -> None:
+    rows = np.sort(np.random.default_rng(0).choice(many.rows, 120, replace=False))
+    drawn = derive(many, tmp_path / "drawn", many.keys, {}, rows=rows)
+    places = drawn.table.columns["position"].all().astype(float)
+    found = located(drawn, many, places, -places)
+    assert found["document"]["loss"]["r"] == pytest.approx(1)
+    assert found["document"]["gain"]["r"] == pytest.approx(-1)
+    assert found["document"]["tokens"] == 120
+    thirds = found["document"]["thirds"]
+    assert sum(thirds["first"]["loss"]) / sum(thirds["first"]["tokens"]) < places.mean()
+    assert sum(thirds["last"]["loss"]) / sum(thirds["last"]["tokens"]) > places.mean()
+    window, stride = many.meta["window"], many.meta["stride"]
+    seen = context_lengths([d.tokens for d in many.documents], window, stride)[rows].astype(float)
+    again = located(drawn, many, seen, seen)["window"]
+    later = places > window
+    assert again["tokens"] == later.sum()
+    assert again["loss"]["r"] == pytest.approx(1 if len(set(seen[later])) > 1 else 0)
+
+
+def test_a_gain_that_grows_with_the_place_is_found_and_none_is_not() -> None:
+    def record(gain: float) -> dict[str, object]:
+        rng = np.random.default_rng(0)
+        thirds = {
+            name: {"tokens": [50.0] * 30, "loss": list(150 + rng.normal(size=30)),
+                   "gain": list(3 + grown + 0.1 * rng.normal(size=30))}
+            for name, grown in (("first", 0.0), ("last", gain))
+        }  # fmt: skip
+        return {"results": {place: {"thirds": thirds} for place in ("window", "document")}}
+
+    names = [row.name for row in ruled_out.location(SMOKE_SCALE).rows]
+    for gain, wanted in ((5.0, "does not hold"), (0.0, "holds")):
+        found = {f.claim.name: f for f in place_findings({name: record(gain) for name in names}, SMOKE_SCALE)}
+        f = found["what neighbours gain does not depend on the place in the document"]
+        assert f.verdict == wanted
+        assert f.effect == pytest.approx(np.expm1(gain / 50), abs=0.005)
+
+
+def test_a_word_that_cannot_be_chosen_is_no_small_effect() -> None:
+    results = {"words": 4096, "unreachable": 1, "lm": {}}
+    (f,) = stolen_findings({Reach("main").name: {"results": results}}, SMOKE_SCALE)
+    assert outcome(f) == "does not hold"
 
 
 def test_the_report_shows_every_hypothesis(smoke: Smoke) -> None:

@@ -7,6 +7,9 @@ mixture; then all weights are fitted together. Tuned on validation text, reporte
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
+from knnlm.errors import KnnlmError
 from knnlm.metrics import helping, perplexity
 from knnlm.mixture import fit_lambda, fit_shares, mix, mix_all, oracle
 from knnlm.paper import taus
@@ -54,8 +57,11 @@ class EnsembleBench:
     def _other(self, lm: str, step: int | None) -> Base:
         """Another LM of the same tokenizer: its store is not needed, only the tokens of the text."""
         if (lm, step) not in self._others:
-            stored = self.workshop.plain("main", None).store.targets
-            self._others[lm, step] = base_of(self.workshop, lm, step, stored)
+            main = self.workshop.plain("main", None)
+            for mine, theirs in zip((main.valid, main.test), self.workshop.queries(lm, step), strict=True):
+                if not np.array_equal(mine.targets, theirs.targets):
+                    raise KnnlmError(f"{lm} reads the text as other tokens than main: only LMs of one tokenizer mix")
+            self._others[lm, step] = base_of(self.workshop, lm, step, main.store.targets)
         return self._others[lm, step]
 
     def _about(self, lm: tuple[str, int | None], base: Base, other: Base) -> dict[str, Any]:

@@ -56,8 +56,8 @@ class Claim:
     """An effect smaller than this does not count; where the paper's own is small, half of that."""
     given: tuple[Term, ...] = ()
     """Of the claim that must hold for this one to be a question."""
-    unit: Literal["%", "r", "slope"] = "%"
-    """What an effect is: a share, a correlation or a slope."""
+    unit: Literal["%", "slope"] = "%"
+    """What an effect is: a share or a slope."""
 
     def __post_init__(self) -> None:
         if self.sense == "more" and self.paper is not None:

@@ -217,6 +217,11 @@ def _interpolated(scale: Scale) -> list[Claim]:
                                 "Nothing is gained over the LM alone.", where, {f: gain(row, f) for f in FIELDS}, None,
                                 "no more")  # fmt: skip
             found.append(Claim(
+                name=f"the interpolated loss does not beat the calibrated LM ({state}, {n}V)", where="beyond",
+                says="Nothing is gained over the calibrated LM.", sense="no more",
+                terms=gain(row, "on_calibrated", "calibrated"),
+            ))  # fmt: skip
+            found.append(Claim(
                 name=f"the interpolated loss beats the plain one ({state}, {n}V)", where="beyond",
                 says="Learning to be mixed is better than learning alone.", terms=better(row, plain, "tuned"),
             ))  # fmt: skip

@@ -20,7 +20,7 @@ from knnlm.paper.ensembles import EnsembleBench
 from knnlm.paper.located import located
 from knnlm.paper.measure_learned import LearnedBench
 from knnlm.paper.numbers import Base, Logs, Sums, base_numbers, base_of, or_none
-from knnlm.paper.recipes.baselines import exactly, paper_arm
+from knnlm.paper.recipes.baselines import paper_arm
 from knnlm.paper.rows import (
     Arm,
     Counts,
@@ -35,6 +35,7 @@ from knnlm.paper.rows import (
     Words,
 )
 from knnlm.paper.stolen import reachable_words
+from knnlm.paper.teaching import teacher_point
 from knnlm.paper.word_types import word_types
 from knnlm.paper.workshop import Material, Workshop
 from knnlm.taps.head import output_embedding
@@ -96,11 +97,8 @@ class Bench:
         return valid.logprobs(tau), test.logprobs(tau)
 
     def _teacher_tau(self, lm: str, step: int | None) -> float:
-        """The own τ of exact search on att, for neighbours that teach."""
         if (lm, step) not in self._teaching:
-            arm = replace(exactly(paper_arm(self.workshop.scale, lm)), step=step)
-            votes = self.workshop.votes(arm, "valid")
-            self._teaching[lm, step] = taus.best(self.base(lm, step).valid, votes).temperature
+            self._teaching[lm, step] = teacher_point(self.workshop, lm, step).temperature
         return self._teaching[lm, step]
 
     def _evaluate(self, arm: Arm) -> dict[str, Any]:
@@ -153,13 +151,12 @@ class Bench:
         for name, point in points.items():
             knn_valid, knn = valid.logprobs(point.temperature), test.logprobs(point.temperature)
             record[name] = _numbers(base, knn_valid, knn, point, m.test.words)
-            record["documents"][name] = sums.of(mix(base.test, knn, point.lam))
-            own = record[name]["lambda_of_test"]
-            record["documents"][f"{name}_lambda_of_test"] = sums.of(mix(base.test, knn, own))
+            sums.add(name, mix(base.test, knn, point.lam))
+            sums.add(f"{name}_lambda_of_test", mix(base.test, knn, record[name]["lambda_of_test"]))
         over = taus.best(base.calibrated_valid, valid)
         knn = test.logprobs(over.temperature)
         record["on_calibrated"] = taus.outcome(base.calibrated_test, knn, over)
-        record["documents"]["on_calibrated"] = sums.of(mix(base.calibrated_test, knn, over.lam))
+        sums.add("on_calibrated", mix(base.calibrated_test, knn, over.lam))
         return record
 
     def _temperatures(self, arm: Arm) -> dict[str, Any]:
@@ -224,7 +221,7 @@ def _numbers(base: Base, knn_valid: Logs, knn: Logs, point: TauPoint, words: int
     own = fit_lambda(base.test, knn)
     return {
         **taus.outcome(base.test, knn, point),
-        "word_ppl": perplexity(mixed, words),
+        "word_ppl": or_none(perplexity(mixed, words)),
         "component_ppl": or_none(perplexity(knn)),
         "oracle": perplexity(oracle(base.test, knn)),
         "valid_oracle": perplexity(oracle(base.valid, knn_valid)),

@@ -55,15 +55,14 @@ class LearnedBench:
             mixed = mix(base.test, test, point.lam)
             record[name] = {
                 **_knobs(point), "alone_valid_ppl": or_none(perplexity(point.logprobs)),
-                "alone_ppl": or_none(perplexity(test)), "ppl": perplexity(mixed),
+                "alone_ppl": or_none(perplexity(test)), "ppl": or_none(perplexity(mixed)),
                 "oracle": perplexity(oracle(base.test, test)), "helping": helping(base.test, test),
             }  # fmt: skip
-            sums.found[name] = sums.of(mixed)
-            if or_none(float(test.sum())) is not None:
-                sums.found[f"{name}_alone"] = sums.of(test)
+            sums.add(name, mixed)
+            sums.add(f"{name}_alone", test)
         mixed = mix(base.calibrated_test, self.apprentice.logprobs(row, over.component, "test"), over.lam)
-        record["on_calibrated"] = {**_knobs(over), "ppl": perplexity(mixed)}
-        sums.found["on_calibrated"] = sums.of(mixed)
+        record["on_calibrated"] = {**_knobs(over), "ppl": or_none(perplexity(mixed))}
+        sums.add("on_calibrated", mixed)
         return {**record, "documents": sums.found}
 
     def combined(self, row: Combined) -> dict[str, Any]:

@@ -57,8 +57,13 @@ class Sums:
             "calibrated": self.of(base.calibrated_test),
         }  # fmt: skip
 
+    def add(self, name: str, logprobs: Logs) -> None:
+        """Those of a predictor; none where it holds a token impossible, as JSON has no infinity."""
+        if np.isfinite(logprobs).all():
+            self.found[name] = self.of(logprobs)
+
     def of(self, logprobs: Logs) -> list[float]:
-        """Σ log p of each document; a document that is impossible has none, as JSON has no infinity."""
+        """Σ log p of each document."""
         return [round(float(total), 6) for total in np.bincount(self.documents, weights=logprobs)]
 
 

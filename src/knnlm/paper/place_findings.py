@@ -1,37 +1,54 @@
-"""Findings that are no likelihoods: correlations with the place in the text, and words that cannot be chosen.
+"""Findings that are no mixtures: whether the place in the text matters, and words that cannot be chosen.
 
-A correlation is about none where its whole interval lies within ± MARGIN. Whether a word can be the most probable one
+The place: how much more the loss, or what neighbours gain, is in the last third of the places than in the first, as a
+relative difference of perplexity per token; "no difference" holds where the interval lies within the margin. Documents
+are resampled, and each document's sums are averaged over the seeds first. Whether a word can be the most probable one
 is decided for every word, so there is no interval. Knows records only.
 """
 
+from typing import Any
+
 import numpy as np
 
+from knnlm.metrics import bootstrap_means
 from knnlm.paper.findings import Claim, Finding, Records, Verdict, verdict
 from knnlm.paper.recipes import ruled_out
 from knnlm.paper.scales import Scale
 
-MARGIN = 0.1
+MARGIN = 0.01
 _PLACES = {"window": "the context in the window", "document": "the place in the document"}
 _WHAT = {"loss": "the LM's loss", "gain": "what neighbours gain"}
 
 
 def place_findings(records: Records, scale: Scale) -> list[Finding]:
-    """One for each place and quantity. Of several seeds the mean; the interval spans those of all."""
-    names = [row.name for row in ruled_out.location(scale).rows if row.name in records]
-    if not names:
-        return []
+    """One for each place and quantity."""
+    rows = [records[row.name]["results"] for row in ruled_out.location(scale).rows if row.name in records]
     found = []
     for place, where in _PLACES.items():
-        for what, words in _WHAT.items():
-            each = [records[name]["results"][place][what] for name in names]
-            low, high = min(e["low"] for e in each), max(e["high"] for e in each)
+        each = [r[place]["thirds"] for r in rows if min(sum(r[place]["thirds"][t]["tokens"]) for t in _THIRDS) > 0]
+        for what, words in _WHAT.items() if each else ():
             claim = Claim(
-                name=f"{words} does not depend on {where}", says="No correlation with the place.",
-                where="appendix E.3", terms=(), sense="same", margin=MARGIN, unit="r",
+                name=f"{words} does not depend on {where}", says="As much in the last third of the places as in the "
+                "first.", where="appendix E.3", terms=(), sense="same", margin=MARGIN,
             )  # fmt: skip
-            seeds = tuple(e["r"] for e in each)
-            found.append(Finding(claim, float(np.mean(seeds)), low, high, seeds, verdict(claim, low, high)))
+            seeds = tuple(float(np.expm1(_difference([thirds], what)[0])) for thirds in each)
+            value, draws = _difference(each, what)
+            low, high = np.expm1(np.quantile(draws, [0.025, 0.975]))
+            said = verdict(claim, float(low), float(high))
+            found.append(Finding(claim, float(np.expm1(value)), float(low), float(high), seeds, said))
     return found
+
+
+_THIRDS = ("first", "last")
+
+
+def _difference(each: list[Any], what: str) -> tuple[float, Any]:
+    """Mean of the last third minus that of the first, in nats, and the same for documents drawn anew."""
+    tokens, sums = ({t: np.mean([thirds[t][name] for thirds in each], axis=0) for t in _THIRDS}
+                    for name in ("tokens", what))  # fmt: skip
+    value = sums["last"].sum() / tokens["last"].sum() - sums["first"].sum() / tokens["first"].sum()
+    drawn = {t: bootstrap_means(sums[t], tokens[t]) for t in _THIRDS}  # the same draws of documents for both
+    return float(value), drawn["last"] - drawn["first"]
 
 
 def stolen_findings(records: Records, scale: Scale) -> list[Finding]:
@@ -43,6 +60,7 @@ def stolen_findings(records: Records, scale: Scale) -> list[Finding]:
             share = r["unreachable"] / r["words"]
             said: Verdict = "does not hold" if r["unreachable"] else "holds"
             claim = Claim(name=f"every word can be the most probable one ({row.lm[0]})", where="appendix E.4", terms=(),
+                          sense="same", margin=0.0,
                           says="No word lies inside the convex hull of the others.")  # fmt: skip
             found.append(Finding(claim, share, share, share, (), said))
     return found

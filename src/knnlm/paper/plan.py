@@ -18,7 +18,7 @@ from knnlm.learning.soft import KEPT
 from knnlm.paper.apprentice import first_of_family
 from knnlm.paper.derive import zero_rows
 from knnlm.paper.recipes.baselines import exactly, paper_arm
-from knnlm.paper.rows import Combined, Learned, Reach, Row, Temperatures, lms_of
+from knnlm.paper.rows import Combined, Learned, Listed, Reach, Row, Temperatures, lms_of
 from knnlm.paper.runner import most_neighbours
 from knnlm.paper.scales import Scale
 from knnlm.paper.workshop import Search, search_of
@@ -31,6 +31,7 @@ _OVERLAP = 2  # windows overlap by half
 _TAUS = 50  # passes over the neighbours for each row, about
 _TAUS_LEARNED = 25  # of a substitute, over the LM and over the calibrated one
 _TEMPERATURES = 80
+_REACH_ROUNDS = 10  # in which the words that are left become fewer
 
 
 class Step(NamedTuple):
@@ -71,13 +72,15 @@ def plan(rows: Iterable[Row], scale: Scale, speed: float | None = None) -> Plan:
     further = sorted({lm for row in chosen for lm in lms_of(row)} - {(lm, step) for lm, step, _ in ordered},
                      key=lambda what: (what[0], what[1] or 0))  # fmt: skip
     names = [*(lm for lm, _, _ in ordered), *(lm for lm, _ in further)]
+    read = [lm for lm in further if any(lm in lms_of(row) for row in chosen if not isinstance(row, Reach))]
     steps = [*_lms(names, scale), *_stores(ordered, scale),
-             *_texts(further, scale), *_derived(searches, scale)]  # fmt: skip
+             *_texts(read, scale), *_derived(searches, scale)]  # fmt: skip
     for search, k in searches.items():
         if search.mask == "faiss":
             steps.append(_index(search, scale))
         steps.append(_search(search, k, scale))
     steps += _learning(chosen, scale)
+    steps += [_reach(row, scale) for row in chosen if isinstance(row, Reach)]
     steps.append(_measuring(chosen, scale))
     timed = (s._replace(seconds=s.seconds / speed) for s in steps)
     return Plan(tuple(timed), len(chosen), speed)
@@ -104,12 +107,11 @@ def _lms(names: Iterable[str], scale: Scale) -> list[Step]:
     for name in dict.fromkeys(name for name in names if scale.other(name) is None):
         p = scale.lm(name).preset
         blocks, embedding = _parameters(scale, name)
-        embedding *= p.embeddings
         tokens = p.steps * p.batch * p.context
-        size = 4 * (blocks + 2 * embedding)
+        size = 4 * (blocks + (1 + p.embeddings) * embedding)
         kept = size * (5 + 2 * len(p.keep))  # weights, best, last with two moments, and each checkpoint twice
         found.append(Step("train", f"{name}: {p.steps:,} updates of {p.batch} × {p.context} tokens",
-                          _SLOWER["train"] * 6 * (blocks + embedding) * tokens, kept))  # fmt: skip
+                          _SLOWER["train"] * 6 * (blocks + p.embeddings * embedding) * tokens, kept))  # fmt: skip
     return found
 
 
@@ -233,11 +235,19 @@ def _learned(row: Learned, scale: Scale, times: int) -> Step:
     return Step("learn", row.name, times * work, times * 16 * numbers)
 
 
+def _reach(row: Reach, scale: Scale) -> Step:
+    """All words against all others, in fp64, until each was found reachable; programmes for a few are not counted."""
+    shape = scale.shape(row.of)
+    work = _REACH_ROUNDS * 2 * 2 * shape.vocab_size**2 * shape.width
+    return Step("reach", f"{row.of}: {shape.vocab_size:,} words of {shape.width}", work, 0)
+
+
 def _measuring(rows: Iterable[Row], scale: Scale) -> Step:
     chosen = list(rows)
     queries = scale.sizes.valid + scale.sizes.test
     work = queries * sum(
-        _SLOWER["softmax"] * (_TEMPERATURES if isinstance(row, Temperatures) else _TAUS) * row.arms[0].k
-        for row in chosen if row.arms
-    )  # fmt: skip
+        _SLOWER["softmax"] * (_TEMPERATURES if isinstance(row, Temperatures) else _TAUS) * k
+        for row in chosen
+        for k in (*(arm.k for arm in row.arms), *((row.k,) if isinstance(row, Listed) and not row.arms else ()))
+    )
     return Step("measure", f"{len(chosen)} rows: τ and λ, perplexities, intervals", work, 8_000 * len(chosen))

@@ -207,7 +207,7 @@ class Combined:
 
 @dataclass(frozen=True, kw_only=True)
 class Listed:
-    """A list of words in the place of neighbours, each scored by the LM (listed.py)."""
+    """A list of words in the place of neighbours, scored by the LM or by their output embeddings (listed.py)."""
 
     of: str = "main"
     retrieved: Arm | None = None

@@ -65,14 +65,10 @@ def _sparsity(scale: Scale) -> list[Claim]:
     for k in scale.ruled_out.lists:
         found += _over(f"the LM's own {k} likeliest words do not help", "Sparsity alone is not the reason.", where,
                        gains(Listed(k=k)), None, "no more")  # fmt: skip
-    told = next(row.cells for row in published()["text"] if "chosen" in row.cells)
-    theirs = printed_row("tab:knn_baselines", name="kNN-LM-L2")
-    assert theirs.base is not None
-    lead = (theirs.base - told["chosen"]) / theirs.cells["interp"] - 1
     for duplicates, words in ((True, "with duplicates"), (False, "each once")):
         found += _over(f"neighbours beat their words without their distances ({words})",
-                       "The distances matter beyond which words are chosen.", where,
-                       _leads(knn, by_choice(scale, duplicates)), lead)  # fmt: skip
+                       "The distances matter beyond which words are chosen (the paper: 0.5 of nearly 2 at best).",
+                       where, _leads(knn, by_choice(scale, duplicates)), None)  # fmt: skip
     return found
 
 
@@ -106,6 +102,8 @@ def _training(scale: Scale) -> list[Claim]:
                        "appendix E.6.1", gains(with_one("memorised", step)), theirs if step == steps[-1] else None,
                        "no more")  # fmt: skip
     where, seed = "appendix E.6.2", scale.seeds[1]
+    found += _over("a memorising LM helps less than a second LM", "At its longest training.", "beyond",
+                   _leads(with_one(seed), with_one("memorised", steps[-1])), None)  # fmt: skip
     student, knn_student = with_one("taught-by-lm"), with_one("taught-by-knn-lm")
     found += _over("an LM taught by the LM does not help", "Soft labels alone are not the reason.", where,
                    gains(student), None, "no more")  # fmt: skip

@@ -22,7 +22,7 @@ from knnlm.errors import KnnlmError, UsageError
 from knnlm.files import fingerprint, only_writer, read_json, write_json
 from knnlm.paper.apprentice import made_with
 from knnlm.paper.measure import Bench
-from knnlm.paper.recipes.baselines import paper_arm
+from knnlm.paper.recipes.baselines import exactly, paper_arm
 from knnlm.paper.rows import Combined, Evaluate, Learned, Recipe, Row, lms_of
 from knnlm.paper.scales import Scale, Texts, texts, with_models
 from knnlm.paper.teaching import soft_labels
@@ -55,6 +55,8 @@ def most_neighbours(rows: Iterable[Row], scale: Scale) -> dict[Search, int]:
     found: dict[Search, int] = {}
     for row in rows:
         shared = [replace(paper_arm(scale, row.lm[0]), step=row.lm[1])] if isinstance(row, Evaluate) else []
+        if any(scale.other(lm) is None and scale.lm(lm).teacher == "knn-lm" for lm, _ in lms_of(row)):
+            shared.append(exactly(paper_arm(scale)))  # whose τ and λ the teacher has
         for arm in (*row.arms, *shared):
             search = search_of(arm)
             found[search] = max(found.get(search, 0), arm.k)
@@ -75,8 +77,6 @@ def reproduce(recipes: Iterable[Recipe], scale: Scale, out: Path, data: Path | N
         bench = Bench(Workshop(scale, found, out / "work", most_neighbours(rows, scale), soft_labels, progress))
         for place, row in enumerate(missing, start=1):
             say(f"[{place}/{len(missing)}] {row.name}", progress)
-            for lm in lms_of(row):
-                bench.workshop.model(*lm)  # training has its own clock
             _measure(bench, row, scale, out, _command(chosen, row, scale, data))
     return Outcome(out, len(rows), len(missing), time.monotonic() - began)
 
@@ -153,12 +153,13 @@ def _claim(out: Path, about: dict[str, Any]) -> None:
 
 
 def _measure(bench: Bench, row: Row, scale: Scale, out: Path, command: str) -> None:
-    began = time.monotonic()
+    began, trained = time.monotonic(), bench.workshop.training
     results = bench.measure(row)
+    seconds = time.monotonic() - began - (bench.workshop.training - trained)  # training has its own clock
     write_json(_file(out, row), {
         "format": FORMAT, "row": row.name, "kind": type(row).__name__.lower(), "scale": scale.name,
         "what": asdict(row), "made_with": _made_with(row, scale), "results": results,
-        "provenance": _provenance(command, scale, row, bench, time.monotonic() - began),
+        "provenance": _provenance(command, scale, row, bench, seconds),
     })  # fmt: skip
 
 

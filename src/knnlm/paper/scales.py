@@ -166,7 +166,11 @@ def _variants(
     from `main` without dropout for `memorised` updates, and two that learn from it."""
 
     def without_dropout(name: str, keep: tuple[int, ...], begin: str | None = None) -> BaseLM:
-        free_of_it = replace(base, dropout=0.0, attention_dropout=0.0, lr=base.lr / 2 if begin else base.lr)
+        free_of_it = replace(
+            base,
+            dropout=0.0,
+            attention_dropout=0.0,
+        )
         preset = replace(free_of_it, name=f"{base.name}-{name}", steps=keep[-1], keep=keep)
         return BaseLM(name, preset, begin=begin)
 
@@ -194,7 +198,7 @@ _SMOKE = replace(SMOKE, keep=(20, 40))
 _DEMO = replace(DEMO, keep=(100, 400))
 
 SMOKE_SCALE = Scale(
-    name="smoke", text="embedded", documents=None, train_characters=40, eval_characters=200, eval_rows=600,
+    name="smoke", text="embedded", documents=None, train_characters=40, eval_characters=200, eval_rows=400,
     sizes=Sizes(16_000, 1_000, 1_000), lms=_variants(_SMOKE, (16,), 2, (20, 40), (20, 40)), seeds=("main", "seed-1"),
     widths=("width-16", "main"), checkpoints=(("main", 20), ("no-dropout", 40)), k=64, ks=(1, 8, 64),
     fractions=(0.25, 1.0), draws=2, small=0.25, zeros=(0.26,), factories=(("IVF32,Flat", 4), ("PQ8x4np", 1)),
@@ -221,7 +225,7 @@ DEMO_SCALE = Scale(
 LAPTOP_SCALE = Scale(
     name="laptop", text="wikitext-2", documents=60, train_characters=None, eval_characters=6_000, eval_rows=10_000,
     sizes=Sizes(304_391, 10_000, 10_000),
-    lms=_variants(LAPTOP, (128, 64, 384), 2, (200, 400, 800), (200, 600, 1200), 2000),
+    lms=_variants(LAPTOP, (128, 64, 384), 2, (200, 400, 800), (300, 1000, 3000), 2000),
     seeds=("main", "seed-1"), widths=("width-64", "width-128", "main", "width-384"),
     checkpoints=(
         *(("main", step) for step in (100, 400, 800)),

@@ -4,7 +4,7 @@ from knnlm.components.knn import TargetVotes
 from knnlm.evaluation import TauPoint, tau_sweep
 from knnlm.metrics import perplexity
 from knnlm.mixture import mix
-from knnlm.paper.numbers import Logs
+from knnlm.paper.numbers import Logs, or_none
 
 
 def at(lm: Logs, votes: TargetVotes, tau: float) -> TauPoint:
@@ -25,6 +25,7 @@ def knobs(point: TauPoint) -> dict[str, float]:
     }  # fmt: skip
 
 
-def outcome(lm: Logs, votes: Logs, point: TauPoint) -> dict[str, float]:
-    """The same with the perplexity of the test text, of which `lm` and `votes` are."""
-    return {**knobs(point), "ppl": perplexity(mix(lm, votes, point.lam))}
+def outcome(lm: Logs, votes: Logs, point: TauPoint) -> dict[str, float | None]:
+    """The same with the perplexity of the test text, of which `lm` and `votes` are; none where λ is one and the votes
+    hold a token impossible."""
+    return {**knobs(point), "ppl": or_none(perplexity(mix(lm, votes, point.lam)))}

@@ -7,13 +7,16 @@ neighbours are those of other documents, with the λ and τ that are best on val
 first token of a document, which nothing predicts, is left out. Knows nothing of the loop that learns.
 """
 
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from knnlm.evaluation import TauPoint
 from knnlm.paper import taus
 from knnlm.paper.recipes.baselines import exactly, paper_arm
 from knnlm.paper.workshop import Workshop
@@ -31,19 +34,36 @@ def rows_of_stream(documents: Sequence[DocumentInfo]) -> NDArray[np.int64]:
     return found
 
 
-class SoftLabels:
-    """A teacher (lm/train.py). `neighbours` is a table of soft targets (learning/soft.py) with its λ."""
+class Neighbours(NamedTuple):
+    """What neighbours say (learning/soft.py), found when it is asked for, and how much they have to say."""
 
-    def __init__(self, store: Store, model: Any, neighbours: Table | None = None, lam: float = 0.0) -> None:
-        self.store, self.model, self.neighbours, self.lam = store, model, neighbours, lam
-        self.rows = rows_of_stream(store.documents)
+    table: Callable[[], Table]
+    tau: float
+    lam: float
+
+
+class SoftLabels:
+    """A teacher (lm/train.py); describing it finds nothing."""
+
+    def __init__(self, store: Store, model: Any, neighbours: Neighbours | None = None) -> None:
+        self.store, self.model, self.neighbours = store, model, neighbours
 
     def describe(self) -> dict[str, Any]:
-        """The store and, where neighbours teach too, how they were found and how much they say."""
+        """The store and, where neighbours teach too, at which τ and how much."""
         found: dict[str, Any] = {"store": self.store.fingerprint}
         if self.neighbours is not None:
-            found |= {"neighbours": self.neighbours.manifest["meta"], "lambda": self.lam}
+            found |= {"temperature": self.neighbours.tau, "lambda": self.neighbours.lam}
         return found
+
+    @cached_property
+    def rows(self) -> NDArray[np.int64]:
+        """The store's row of every token of the stream."""
+        return rows_of_stream(self.store.documents)
+
+    @cached_property
+    def table(self) -> Table | None:
+        """What neighbours say, made if it is not there."""
+        return None if self.neighbours is None else self.neighbours.table()
 
     def loss(self, logits: torch.Tensor, places: NDArray[np.int64]) -> torch.Tensor:
         """Mean cross-entropy of logits (B, T, V) with the labels of the tokens at these places."""
@@ -56,21 +76,29 @@ class SoftLabels:
     @torch.no_grad()
     def labels(self, rows: NDArray[np.int64]) -> torch.Tensor:
         """q (N, V) of some rows of the store."""
+        weight = next(self.model.parameters())
         states = torch.from_numpy(self.store.key("ffn").gather(rows).astype(np.float32))
-        found = own_logits(self.model, states).softmax(1)
-        if self.neighbours is None:
+        found = own_logits(self.model, states.to(weight.device, weight.dtype)).float().softmax(1).cpu()
+        if self.neighbours is None or self.table is None:
             return found
-        words = torch.from_numpy(self.neighbours.columns["words"].gather(rows).astype(np.int64))
-        shares = torch.from_numpy(self.neighbours.columns["shares"].gather(rows).astype(np.float32))
-        return (found * (1 - self.lam)).scatter_add_(1, words, self.lam * shares)
+        words = torch.from_numpy(self.table.columns["words"].gather(rows).astype(np.int64))
+        shares = torch.from_numpy(self.table.columns["shares"].gather(rows).astype(np.float32))
+        return (found * (1 - self.neighbours.lam)).scatter_add_(1, words, self.neighbours.lam * shares)
+
+
+def teacher_point(workshop: Workshop, lm: str, step: int | None) -> TauPoint:
+    """The τ and λ of neighbours that teach: the best of exact search on att, to four digits; further ones differ from
+    machine to machine and would make it another lesson."""
+    votes = workshop.votes(replace(exactly(paper_arm(workshop.scale, lm)), step=step), "valid")
+    point = taus.best(workshop.plain(lm, step).valid.lm_logprob.astype(np.float64), votes)
+    return point._replace(temperature=float(f"{point.temperature:.4g}"), lam=float(f"{point.lam:.4g}"))
 
 
 def soft_labels(workshop: Workshop, kind: Literal["lm", "knn-lm"]) -> SoftLabels:
     """Of the main LM, alone or with its neighbours."""
-    m, model = workshop.plain("main", None), workshop.model("main", None).model
+    store, model = workshop.plain("main", None).store, workshop.model("main", None).model
     if kind == "lm":
-        return SoftLabels(m.store, model)
-    votes = workshop.votes(exactly(paper_arm(workshop.scale)), "valid")
-    point = taus.best(m.valid.lm_logprob.astype(np.float64), votes)
-    table = workshop.elsewhere("main", None, point.temperature)
-    return SoftLabels(m.store, workshop.model("main", None).model, table, point.lam)
+        return SoftLabels(store, model)
+    point = teacher_point(workshop, "main", None)
+    said = Neighbours(lambda: workshop.elsewhere("main", None, point.temperature), point.temperature, point.lam)
+    return SoftLabels(store, model, said)

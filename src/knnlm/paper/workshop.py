@@ -6,10 +6,12 @@
     WORK/soft/<lm>[@step]          what neighbours elsewhere say of a store's rows
     WORK/learned/…                 what was learned from a store (apprentice.py)
 
-Everything is opened if it is there and continued if it was interrupted. Knows arms; knows nothing of recipes, τ or λ.
+Everything is opened if it is there and continued if it was interrupted. Knows arms; knows nothing of
+recipes, and chooses no τ or λ.
 """
 
 import math
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -91,6 +93,9 @@ class Workshop:
         progress: bool = False,
     ) -> None:
         self.teachers = teachers
+        self.training = 0.0
+        """Seconds spent on training LMs."""
+        self._taught: dict[str, Teacher] = {}
         self.scale, self.texts, self.folder, self.counts, self.show = scale, texts, folder, counts, progress
         self._model: tuple[tuple[str, int | None], LanguageModel] | None = None
         self._materials: dict[Any, Material] = {}
@@ -109,11 +114,15 @@ class Workshop:
     def _trained(self, name: str, step: int | None) -> LanguageModel:
         lm, path = self.scale.lm(name), self.folder / "lm" / name
         begin = None if lm.begin is None else self.model(lm.begin, None)
-        teacher = None if lm.teacher is None else self.teachers(self, lm.teacher)
+        if lm.teacher is not None and lm.teacher not in self._taught:
+            self._taught[lm.teacher] = self.teachers(self, lm.teacher)
+        teacher = None if lm.teacher is None else self._taught[lm.teacher]
+        began = time.monotonic()
         train(
             self.texts.train, self.texts.stop, lm.preset, path, seed=lm.seed, begin=begin, teacher=teacher,
             progress=self.show,
         )  # fmt: skip
+        self.training += time.monotonic() - began
         return load_model(path if step is None else path / CHECKPOINTS / str(step))
 
     def about(self, name: str, step: int | None) -> dict[str, float]:

@@ -51,10 +51,8 @@ def interval(low: float, high: float, digits: int = 1) -> str:
 
 
 def effect(value: float, unit: str) -> str:
-    """A share as a percentage, a correlation or a slope as a number."""
-    if unit == "%":
-        return percent(value)
-    return f"{value:+.{2 if unit == 'r' else 4}f}".replace("-", "−")
+    """A share as a percentage, a slope as a number."""
+    return percent(value) if unit == "%" else f"{value:+.4f}".replace("-", "−")
 
 
 def number(value: float | None, digits: int = 2) -> str:

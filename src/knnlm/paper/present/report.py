@@ -23,7 +23,8 @@ _EFFECT = (
     "interval lies below its margin (+0.5 %, or half the paper's own effect where that is smaller), holds where it "
     "else lies above zero and the seeds agree, and is undecided otherwise. Claims that two things differ little hold "
     "where the interval lies within their margin, claims that something does not help where it lies below the margin, "
-    "and fail where it else lies above zero. The interval knows nothing of other LMs, indexes or draws. "
+    "and fail where it else lies above zero. Claims about places compare perplexity per token in the last third of the "
+    "places with the first, with a margin of 1 %. The interval knows nothing of other LMs, indexes or draws. "
     "Perplexities in tables are per token, changes (vs base, vs calibrated) per word."
 )
 

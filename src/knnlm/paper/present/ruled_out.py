@@ -1,19 +1,22 @@
 """The hypotheses that the paper ruled out: tables and figures, ours beside the paper's."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from matplotlib.figure import Figure as Canvas
 
 from knnlm.paper.expected import published
 from knnlm.paper.findings import Finding, Records
-from knnlm.paper.present.content import Figure, Table, effect, number, percent
+from knnlm.paper.present.content import Figure, Table, number, percent
 from knnlm.paper.present.figures import Line, plot, series
 from knnlm.paper.present.tables import changes
+from knnlm.paper.present.words import numbers, outcome
 from knnlm.paper.recipes import ensembling, ruled_out
 from knnlm.paper.rows import Ensemble, Listed
 from knnlm.paper.scales import Scale
 from knnlm.report.svg import INK, drawing
+
+_OVER = ", over the calibrated LM"
 
 
 def listed_table(records: Records, rows: Sequence[Any]) -> Table:
@@ -54,7 +57,8 @@ def ensembles_table(records: Records, rows: Sequence[Any], label: str = "") -> T
         r = records[row.name]["results"]
         one = r["others"][0] if len(r["others"]) == 1 and not row.neighbours else None
         cells.append((
-            members(row), number(one["ppl"]) if one else "", number(one["calibrated_ppl"]) if one else "",
+            members(row), number(one["train_ppl"], 1) if one else "", number(one["ppl"]) if one else "",
+            number(one["calibrated_ppl"]) if one else "",
             " / ".join(f"{s:.2f}" for s in r["tuned"]["shares"]), number(r["tuned"]["ppl"]),
             changes(r, r["tuned"]["ppl"])[0], number(r["on_calibrated"]["ppl"]),
             changes(r, r["on_calibrated"]["ppl"])[1], number(one["oracle"]) if one else "",
@@ -63,11 +67,11 @@ def ensembles_table(records: Records, rows: Sequence[Any], label: str = "") -> T
     for theirs in published()[label] if label and cells else ():
         c = theirs.cells
         cells.append((
-            f"paper: {theirs.name}", number(c["ppl"]), "", f"{1 - c['lambda']:.2f} / {c['lambda']:.2f}",
+            f"paper: {theirs.name}", "", number(c["ppl"]), "", f"{1 - c['lambda']:.2f} / {c['lambda']:.2f}",
             number(c["interp"], 3), percent(theirs.change), "", "", number(c["oracle"], 3), f"{c['helping']:.3f}",
         ))  # fmt: skip
-    columns = ("with the main LM", "PPL alone", "calibrated", "weights", "interp.", "vs base", "all calibrated",
-               "vs calibrated", "oracle", "helping")  # fmt: skip
+    columns = ("with the main LM", "training PPL", "PPL alone", "calibrated", "weights", "interp.", "vs base",
+               "all calibrated", "vs calibrated", "oracle", "helping")  # fmt: skip
     return Table(columns, tuple(cells), "Weights: of the main LM first, then in order. Oracle and helping: of pairs.")
 
 
@@ -83,7 +87,7 @@ def ensembles_figure(records: Records, scale: Scale) -> Figure | None:
     for field, words in (("tuned", "as they are"), ("on_calibrated", "calibrated")):
         for knn in (False, True):
             points = []
-            for count in range(most + (1 if knn else 0) + (0 if knn else 1)):
+            for count in range(most + 1):
                 row = ensembling.with_lms(scale, count, knn)
                 value = _of_ensemble(records, scale, row, field)
                 if value is not None:
@@ -115,8 +119,9 @@ def location_figure(records: Records, scale: Scale) -> Figure | None:
         return None
     r = records[row.name]["results"]
     caption = (
-        "The LM's loss and what neighbours gain (nats per token) against the tokens of context in the window and the "
-        "place in the document; each point is the mean over a sixteenth of the test tokens."
+        "The LM's loss and what neighbours gain (nats per token) against the tokens of context in the window (behind a "
+        f"document's first window) and against the place in the document, up to the {_last(r):,}th token, where test "
+        "documents are cut; each point is the mean over a sixteenth of the tokens."
     )
 
     def draw(canvas: Canvas) -> None:
@@ -135,6 +140,11 @@ def location_figure(records: Records, scale: Scale) -> Figure | None:
     return Figure("location", caption, drawing("location", caption, (7.0, 4.8), draw))
 
 
+def _last(r: Any) -> int:
+    """About where the last of the places are."""
+    return round(r["document"]["ranges"][-1]["place"])
+
+
 def reach_table(records: Records, scale: Scale) -> Table:
     """Stolen probabilities."""
     cells = []
@@ -147,38 +157,50 @@ def reach_table(records: Records, scale: Scale) -> Table:
                   "decided by a linear programme", "seconds"), tuple(cells))  # fmt: skip
 
 
-HYPOTHESES: tuple[tuple[str, str], ...] = (
-    ("Two metrics, IP and L2, are better than one", "retrieved words by their L2 to W_sm do not help (att)"),
-    ("A sparse distribution is enough", "the LM's own {k} likeliest words do not help"),
+HYPOTHESES: tuple[tuple[str, str, str], ...] = (
+    ("Two metrics, IP and L2, are better than one", "L2 and IP differ little, exact search (each at its own τ)", ""),
+    ("… of which L2 to the output embedding is enough", "retrieved words by their L2 to W_sm do not help (att)", _OVER),
+    ("A sparse distribution is enough", "the LM's own {k} likeliest words do not help", _OVER),
     ("It is which words are retrieved, not how near",
-     "neighbours beat their words without their distances (each once)"),
+     "neighbours beat their words without their distances (each once)", _OVER),
     ("Neighbours help where there is little context",
-     "what neighbours gain does not depend on the context in the window"),
-    ("Neighbours help late in a document", "what neighbours gain does not depend on the place in the document"),
-    ("The LM cannot choose some words", "every word can be the most probable one (main)"),
-    ("It is an ensemble of two models", "neighbours still help {lms} LMs"),
-    ("It memorises the training text", "a memorising LM does not help ({step:,} updates further)"),
-    ("It is soft labels", "an LM taught by the LM does not help"),
-    ("The loss should be that of the mixture",
-     "the interpolated loss does not beat the LM (att, 1V) (each at its own τ)"),
+     "what neighbours gain does not depend on the context in the window", ""),
+    ("Neighbours help early or late in a document",
+     "what neighbours gain does not depend on the place in the document", ""),
+    ("The LM cannot choose some words", "every word can be the most probable one (main)", ""),
+    ("It is an ensemble of models", "{fewer} LMs with neighbours beat {lms} LMs", _OVER),
+    ("… to which neighbours add nothing", "neighbours still help {lms} LMs", _OVER),
+    ("It memorises the training text", "a memorising LM does not help ({step:,} updates further)", _OVER),
+    ("… and helps as any second LM does", "a memorising LM helps less than a second LM", _OVER),
+    ("It is soft labels", "an LM taught by the LM does not help", _OVER),
+    ("… beyond what any second LM does", "an LM taught by the LM is no better than one taught by the text", _OVER),
+    ("The loss should be that of the mixture", "the interpolated loss does not beat the LM (att, 1V) (τ = 1)",
+     "the interpolated loss does not beat the calibrated LM (att, 1V)"),
 )  # fmt: skip
-"""Each hypothesis, and the claim by which the paper ruled it out."""
+"""Each hypothesis, the claim by which it is ruled out, and the same over the calibrated LM (what to add to its name, or
+another name)."""
 
 
-def hypotheses_table(found: Sequence[Finding], scale: Scale) -> Table:
+def hypotheses_table(named: Mapping[str, Finding], records: Records, scale: Scale) -> Table:
     """Every hypothesis with the finding that decides it, over the LM and over the calibrated LM."""
-    by_name = {f.claim.name: f for f in found if f.verdict != "not measured"}
-    filled = {"k": scale.ruled_out.lists[-1], "lms": len(scale.ruled_out.ensemble) + 1,
+    lms = len(scale.ruled_out.ensemble) + 1
+    filled = {"k": _best_list(records, scale), "lms": lms, "fewer": lms - 1,
               "step": scale.lm("memorised").preset.keep[-1]}  # fmt: skip
     rows = []
-    for hypothesis, pattern in HYPOTHESES:
+    for hypothesis, pattern, over in HYPOTHESES:
         name = pattern.format(**filled)
-        first, second = by_name.get(name), by_name.get(f"{name}, over the calibrated LM")
-        if first is not None:
+        second = named.get(name + over if over == _OVER else over) if over else None
+        if (first := named.get(name)) is not None:
             rows.append((hypothesis, f"“{name}”", *_told(first), *(_told(second) if second else ("", ""))))
     return Table(("hypothesis", "ruled out if", "verdict", "effect", "over the calibrated LM", "effect"), tuple(rows))
 
 
+def _best_list(records: Records, scale: Scale) -> int:
+    """How many of the LM's likeliest words are best on validation text."""
+    found = {k: records[name]["results"]["tuned"]["valid_ppl"] for k in scale.ruled_out.lists
+             if (name := Listed(k=k).name) in records}  # fmt: skip
+    return min(found, key=lambda k: found[k], default=scale.ruled_out.lists[-1])
+
+
 def _told(f: Finding) -> tuple[str, str]:
-    unit = f.claim.unit
-    return f"**{f.verdict}**", f"{effect(f.effect, unit)} ({effect(f.low, unit)} to {effect(f.high, unit)})"
+    return f"**{outcome(f)}**", numbers(f, paper=False)

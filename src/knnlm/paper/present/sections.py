@@ -51,8 +51,7 @@ def ruled_out_sections(records: Records, scale: Scale, found: Findings) -> list[
     placed = [f for f in (present.location_figure(records, scale),) if f is not None]
     return [
         Section("Hypotheses that the paper ruled out",
-                [present.hypotheses_table([*found.ruled_out, *found.learned], scale),
-                 tables.findings_table(measured(found.ruled_out))]),
+                [tables.findings_table(measured(found.ruled_out))]),
         Section("Another metric, or a sparse list of words",
                 [present.listed_table(records, (*ruled_out.metric(scale).rows, *ruled_out.sparsity(scale).rows))]),
         Section("The place in the text", placed),

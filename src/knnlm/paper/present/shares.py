@@ -30,6 +30,8 @@ class Point(NamedTuple):
     """Parameters in output embeddings, V×D."""
     share: Effect
     over: Effect
+    valid: float
+    """Validation perplexity over the calibrated LM, the mean of all seeds."""
 
 
 def points(records: Records, scale: Scale) -> list[Point]:
@@ -46,18 +48,19 @@ def points(records: Records, scale: Scale) -> list[Point]:
         if first.name in found or not names:
             continue
         learned = records[names[0]]["results"]["learned"]
-        shares = [share_of_gain(records, names, knn.name, f, b)
-                  for f, b in (("tuned", "base"), ("on_calibrated", "calibrated"))]  # fmt: skip
+        share = share_of_gain(records, names, knn.name, "tuned", "base")
+        over = share_of_gain(records, names, knn.name, "on_calibrated", "calibrated")
         found[first.name] = Point(
-            words(first), _family(first), learned["parameters"], learned["multiplications"], learned["widths"], *shares
-        )
+            words(first), _family(first), learned["parameters"], learned["multiplications"], learned["widths"],
+            share, over, float(np.mean([records[name]["results"]["on_calibrated"]["valid_ppl"] for name in names])),
+        )  # fmt: skip
     return list(found.values())
 
 
 def best_over_calibrated(records: Records, scale: Scale) -> Point | None:
-    """The substitute with the largest share over the calibrated LM."""
+    """The substitute with the lowest validation perplexity over the calibrated LM."""
     found = [p for p in points(records, scale) if np.isfinite(p.over.value)]
-    return max(found, key=lambda p: p.over.value, default=None)
+    return min(found, key=lambda p: p.valid, default=None)
 
 
 def _family(row: Substitute) -> str:
@@ -89,8 +92,9 @@ def shares_figure(records: Records, scale: Scale) -> Figure | None:
     knn = records[exactly(paper_arm(scale)).name]["results"]
     cost = knn["rows"] * scale.shape("main").width
     calibrated = share_of_calibration(records, exactly(paper_arm(scale)).name)
-    found.append(Point(CALIBRATED, CALIBRATED, 2, 1, 0.0, calibrated, Effect(0.0, 0.0, 0.0)))
-    found.append(Point(ITSELF, ITSELF, cost, cost, math.inf, *[Effect(1.0, 1.0, 1.0)] * 2))
+    found.append(Point(CALIBRATED, CALIBRATED, 2, 1, 0.0, calibrated, Effect(0.0, 0.0, 0.0), math.inf))
+    whole = Effect(1.0, 1.0, 1.0)
+    found.append(Point(ITSELF, ITSELF, cost, cost, math.inf, whole, whole, math.inf))
     last = [CALIBRATED, ITSELF]
     families = sorted({p.family for p in found} - set(last)) + last
     panels = [

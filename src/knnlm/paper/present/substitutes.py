@@ -13,6 +13,7 @@ from knnlm.paper.findings import Records, with_seed
 from knnlm.paper.learned_claims import describe
 from knnlm.paper.present.content import Figure, Table, number, percent
 from knnlm.paper.present.figures import Line, plot
+from knnlm.paper.present.tables import changes
 from knnlm.paper.recipes import beyond, capacity, clusters, interpolated, softmaxes
 from knnlm.paper.recipes.adaptive import SIZINGS
 from knnlm.paper.recipes.baselines import exactly, paper_arm
@@ -100,24 +101,28 @@ def _line(records: Records, scale: Scale, row: Substitute) -> tuple[str, ...] | 
     learned, tuned = each[0]["learned"], [r["tuned"] for r in each]
     one: list[Any] = [r["as_learned"] for r in each if "as_learned" in r]
     ppls = [at["ppl"] for at in tuned]
-    mean = float(np.mean(ppls))
-    base = each[0]["base"]
-    per_word = (mean / base["ppl"]) ** (base["tokens"] / base["words"]) - 1
+    mean = _mean(ppls)
     knn = exactly(paper_arm(scale)).name
     shares = [share_of_gain(records, names, knn, f, b) for f, b in (("tuned", "base"), ("on_calibrated", "calibrated"))]
-    alone = [at["alone_ppl"] for at in one]
     return (
         words(row), f"{learned['widths']:.2f}", f"{learned['multiplications']:,}",
-        number(None if None in alone else float(np.mean(alone))) if one else "",
+        number(_mean([at["alone_ppl"] for at in one])) if one else "",
         f"{np.mean([at['lambda'] for at in one]):.3f}" if one else "",
-        number(float(np.mean([at["ppl"] for at in one]))) if one else "", number(mean),
-        f"{number(min(ppls))} to {number(max(ppls))}" if len(ppls) > 1 else "", percent(per_word),
+        number(_mean([at["ppl"] for at in one])) if one else "", number(mean),
+        f"{number(min(ppls))} to {number(max(ppls))}" if len(ppls) > 1 and mean is not None else "",
+        changes(each[0], mean)[0],
         *(share_text(s) for s in shares),
         number(float(np.mean([at["oracle"] for at in one]))) if one else "",
         f"{np.mean([at['helping'] for at in one]):.3f}" if one else "",
         "" if learned.get("alike") is None else f"{learned['alike']:.3f}",
         f"{learned['best_step']:,} of {learned['steps']:,}" if "steps" in learned else "",
     )  # fmt: skip
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    """None, which stands for infinity, where one of them is."""
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known and len(known) == len(values) else None
 
 
 def share_text(found: Effect) -> str:

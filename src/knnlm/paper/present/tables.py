@@ -145,8 +145,10 @@ def temperatures_table(records: Records, scale: Scale) -> Table:
     return Table(columns, tuple(rows))
 
 
-def changes(r: Any, ppl: float) -> tuple[str, str]:
+def changes(r: Any, ppl: float | None) -> tuple[str, str]:
     """Of perplexity per word, against the LM and against the calibrated LM."""
+    if ppl is None:
+        return "", ""
     base = r["base"]
     pieces = base["tokens"] / base["words"]
     return tuple(percent((ppl / base[of]) ** pieces - 1) for of in ("ppl", "calibrated_ppl"))  # type: ignore[return-value]
@@ -219,6 +221,12 @@ def units_table(records: Records, scale: Scale) -> Table:
 def lms_table(records: Records) -> Table:
     """Every base LM and checkpoint that a row used."""
     seen: dict[tuple[str, int, str], tuple[str, ...]] = {}
+    for other in (o for r in records.values() for o in r["results"].get("others", [])):
+        seen[other["name"], other["step"], ""] = (
+            other["name"], f"{other['parameters'] / 1e6:.2f}M", f"{other['step']:,} of {other['steps']:,}",
+            number(other["train_ppl"], 1), number(other["valid_ppl"], 1), number(other["ppl"], 1),
+            number(other["calibrated_ppl"], 1), "", "",
+        )  # fmt: skip
     for record in records.values():
         if record["kind"] != "evaluate":
             continue

@@ -68,7 +68,10 @@ def recipes(scale: Scale) -> tuple[Recipe, ...]:
 def chosen(scale: Scale, names: list[str]) -> tuple[Recipe, ...]:
     """The recipes of these names, labels or tables ("table3"); "all" is all of them."""
     every = recipes(scale)
-    known = {label: r for r in every for label in (r.name, *r.labels)}
+    known: dict[str, list[Recipe]] = {}
+    for r in every:
+        for label in (r.name, *r.labels):
+            known.setdefault(label, []).append(r)
     for label, rows in published().items():
         place = rows[0].where.split(",")[0].lower().replace(" ", "")  # "Table 3, section 5.1"
         if place.startswith("table"):
@@ -78,5 +81,5 @@ def chosen(scale: Scale, names: list[str]) -> tuple[Recipe, ...]:
             raise unknown("recipe", name, ["all", *known])
     if "all" in names:
         return every
-    wanted = [known[name] for name in names]
+    wanted = [r for name in names for r in known[name]]
     return tuple(r for r in every if r in wanted)

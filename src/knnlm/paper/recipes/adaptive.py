@@ -14,6 +14,5 @@ def recipe(scale: Scale) -> Recipe:
         Learned(state=state, seed=seed, size=points.adaptive, sizing=sizing)
         for state in STATES for sizing in SIZINGS for seed in range(points.seeds)
     ]  # fmt: skip
-    return Recipe(
-        "adaptive", "Embeddings for the words that need them", ("tab:adaptive_results", "appendix C.1"), tuple(rows)
-    )
+    labels = ("tab:adaptive_results", "appendix C.1", "app:bottleneck-detail")
+    return Recipe("adaptive", "Embeddings for the words that need them", labels, tuple(rows))

@@ -12,4 +12,4 @@ def recipe(scale: Scale) -> Recipe:
         Learned(state=state, kind="clusters", metric="l2", size=size, fitted=fitted)
         for state in STATES for fitted in (False, True) for size in (sizes[:2] if fitted else sizes)
     ]  # fmt: skip
-    return Recipe("clusters", "The store as clusters", ("appendix C.3",), tuple(rows))
+    return Recipe("clusters", "The store as clusters", ("appendix C.3", "app:bottleneck-detail"), tuple(rows))

@@ -24,20 +24,20 @@ def ensembles(scale: Scale) -> Recipe:
     rows = [with_one(lm) for lm in names]
     rows += [with_lms(scale, count) for count in range(2, len(names) + 1)]
     rows += [with_lms(scale, count, knn=True) for count in range(len(names) + 1)]
-    labels = ("tab:ensembling", "fig:ensemble", "app:ensembling")
+    labels = ("tab:ensembling", "fig:ensemble", "app:ensembling", "app:failed")
     return Recipe("ensembles", "Several LMs", labels, tuple(rows))
 
 
 def memorised(scale: Scale) -> Recipe:
     """The main LM with one that began as it and was trained on without dropout, at several updates."""
     rows = tuple(with_one("memorised", step) for step in scale.lm("memorised").preset.keep)
-    return Recipe("memorised", "An LM that memorises", ("tab:overfit", "app:overfitting"), rows)
+    return Recipe("memorised", "An LM that memorises", ("tab:overfit", "app:overfitting", "app:failed"), rows)
 
 
 def soft_labels(scale: Scale) -> Recipe:
     """The main LM with one that learned from it, from it with its neighbours, or (the same seed) from the text."""
     rows = tuple(with_one(lm) for lm in ("taught-by-lm", "taught-by-knn-lm", scale.seeds[1]))
-    return Recipe("soft-labels", "Soft labels", ("app:soft_label",), rows)
+    return Recipe("soft-labels", "Soft labels", ("app:soft_label", "app:failed"), rows)
 
 
 def two_stores(scale: Scale) -> Combined:

@@ -22,7 +22,7 @@ def by_choice(scale: Scale, duplicates: bool, lm: str = "main") -> Listed:
 def metric(scale: Scale) -> Recipe:
     """E.1, for every seed of the main LM."""
     rows = tuple(by_distance(scale, state, lm) for lm in scale.seeds for state in STATES)
-    return Recipe("metric", "Two metrics instead of one", ("app:dist_metric",), rows)
+    return Recipe("metric", "Two metrics instead of one", ("app:dist_metric", "app:failed"), rows)
 
 
 def sparsity(scale: Scale) -> Recipe:
@@ -31,16 +31,16 @@ def sparsity(scale: Scale) -> Recipe:
     for lm in scale.seeds:
         rows += [Listed(of=lm, k=k) for k in scale.ruled_out.lists]
         rows += [by_choice(scale, duplicates, lm) for duplicates in (True, False)]
-    return Recipe("sparsity", "A sparse distribution", ("app:sparsification",), tuple(rows))
+    return Recipe("sparsity", "A sparse distribution", ("app:sparsification", "app:failed"), tuple(rows))
 
 
 def location(scale: Scale) -> Recipe:
     """E.3, for every seed."""
     rows = tuple(Location(exactly(paper_arm(scale, lm))) for lm in scale.seeds)
-    return Recipe("location", "The place in the text", ("appendix E.3",), rows)
+    return Recipe("location", "The place in the text", ("appendix E.3", "app:failed"), rows)
 
 
 def stolen(scale: Scale) -> Recipe:
     """E.4: the main LM, its other seeds, and other widths."""
     rows = tuple(Reach(lm) for lm in dict.fromkeys((*scale.seeds, *scale.widths)))
-    return Recipe("stolen", "Stolen probabilities", ("app:stolen_prob",), rows)
+    return Recipe("stolen", "Stolen probabilities", ("app:stolen_prob", "app:failed"), rows)

@@ -13,4 +13,5 @@ def recipe(scale: Scale) -> Recipe:
         for state in STATES for own in (True, False) for r in points.views
         for seed in range(points.seeds if r == points.views[0] and own else 1)
     ]  # fmt: skip
-    return Recipe("softmaxes", "Mixtures of softmaxes", ("tab:mos_results", "appendix C.2"), tuple(rows))
+    labels = ("tab:mos_results", "appendix C.2", "app:bottleneck-detail")
+    return Recipe("softmaxes", "Mixtures of softmaxes", labels, tuple(rows))
