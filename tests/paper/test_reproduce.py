@@ -76,7 +76,7 @@ def test_killed_runs_end_with_the_same_results(smoke: Smoke, tmp_path: Path) -> 
         assert parent.stdin is not None
         assert parent.stdout is not None
         while True:
-            print(rng.randint(2, 12), file=parent.stdin, flush=True)
+            print(rng.randint(5, 25), file=parent.stdin, flush=True)
             status = os.waitstatus_to_exitcode(int(parent.stdout.readline()))
             if status != -signal.SIGKILL:
                 break
@@ -209,13 +209,15 @@ def test_lines_of_the_hub_become_articles_again(tmp_path: Path) -> None:
 
 def test_queries_are_the_same_random_tokens_for_every_lm(smoke: Smoke) -> None:
     work = smoke.folder / "work" / "states"
-    stores = [open_store(work / lm / "test-600") for lm in ("main", "seed-1", "width-16")]
+    count = smoke.scale.eval_rows
+    assert count is not None
+    stores = [open_store(work / lm / f"test-{count}") for lm in ("main", "seed-1", "width-16")]
     whole = open_store(work / "main" / "test")
-    assert {s.rows for s in stores} == {600}
-    assert whole.rows > 600
+    assert {s.rows for s in stores} == {count}
+    assert whole.rows > count
     for s in stores[1:]:
         assert (s.targets == stores[0].targets).all()
-    assert stores[0].words == round(whole.words * 600 / whole.rows)
+    assert stores[0].words == round(whole.words * count / whole.rows)
 
 
 def test_any_model_can_join_appendix_a(
