@@ -111,6 +111,6 @@ def run(arguments: list[str]) -> int:
             return int(error.exit_code)
         raise
     if outcome == _INTERRUPTED:
-        print("knnlm: interrupted; run the same command again to go on where it stopped", file=sys.stderr)
+        print("knnlm: interrupted; nothing written is lost: run the same command again", file=sys.stderr)
         return 1
     return outcome if isinstance(outcome, int) else 0
