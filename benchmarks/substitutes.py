@@ -1,15 +1,17 @@
 """Learning a head from a store beside the bare matrix products, and beside learning it through the frozen LM.
 
-    .venv/bin/python benchmarks/substitutes.py [--preset laptop] [--steps 30] [--repeats 5]
+    .venv/bin/python benchmarks/substitutes.py [--preset laptop] [--steps 30] [--repeats 5] [--characters 1500]
 
 One update of one embedding a word over att, three ways, interleaved, medians of rows a second:
 
-    store     knnlm.learning: rows from the store's files, shuffled, loss, backward, AdamW
+    store     knnlm.learning: rows from the store's files, shuffled, loss, backward, AdamW; one whole epoch
     memory    the same products, loss and AdamW on one batch that is in memory already
     through   the frozen LM run over the windows that give the same rows, then the same update
     bare      the same with windows that do not overlap, so that most tokens have less context than the store's
 
-Prints one JSON object. The model is not trained: speed does not depend on what its weights are.
+The others make `steps` updates. `--preset paper --characters 60 --steps 2 --repeats 3` has the shape of the paper's LM,
+whose body is worth several of its output embedding; the laptop's is not. Prints one JSON object. The model is not
+trained: speed does not depend on what its weights are.
 """
 
 import argparse
@@ -49,14 +51,14 @@ class Head:
         self.optimizer.zero_grad(set_to_none=True)
 
 
-def from_store(lm: LanguageModel, store: Store, steps: int) -> float:
-    """Rows a second, reading and shuffling included."""
-    head, batches = Head(lm), RowBatches([store.key("att")], store.targets, BATCH, seed=0)
+def from_store(lm: LanguageModel, store: Store) -> float:
+    """Rows a second of an epoch, reading and shuffling included."""
     began = time.perf_counter()
-    for step in range(steps):
+    head, batches = Head(lm), RowBatches([store.key("att")], store.targets, BATCH, seed=0)
+    for step in range(batches.steps_per_epoch):
         batch = batches.at(step)
         head.update(batch.states, batch.targets)
-    return steps * BATCH / (time.perf_counter() - began)
+    return batches.steps_per_epoch * BATCH / (time.perf_counter() - began)
 
 
 def from_memory(lm: LanguageModel, store: Store, steps: int) -> float:
@@ -89,19 +91,20 @@ def main() -> None:
     parser.add_argument("--preset", default="laptop")
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--characters", type=int, default=1500, help="of each document of the text")
     given = parser.parse_args()
     p = preset(given.preset)
-    text = Excerpts(Embedded("train"), 1500)
+    text = Excerpts(Embedded("train"), given.characters)
     rates: dict[str, list[float]] = {name: [] for name in ("store", "memory", "through", "bare")}
     with tempfile.TemporaryDirectory() as folder:
-        tokenizer = train_tokenizer((d.text for d in text), p.vocab_size)
+        tokenizer = train_tokenizer((d.text for d in Embedded("train")), p.vocab_size)
         new_model(p, len(tokenizer), 0).save_pretrained(folder)
         tokenizer.save_pretrained(folder)
         lm = load_model(folder)
         store = build_states(lm, text, Path(folder) / "store", keys=["att"])
         tokens = torch.from_numpy(token_stream(tokenizer, text).astype("int64"))
         for _ in range(given.repeats):
-            rates["store"].append(from_store(lm, store, given.steps))
+            rates["store"].append(from_store(lm, store))
             rates["memory"].append(from_memory(lm, store, given.steps))
             rates["through"].append(through_the_lm(lm, tokens, p.context, p.context // 2, given.steps))
             rates["bare"].append(through_the_lm(lm, tokens, p.context, p.context, given.steps))
@@ -109,7 +112,12 @@ def main() -> None:
     for other in ("memory", "through", "bare"):
         pairs = zip(rates["store"], rates[other], strict=True)
         found[f"store / {other}"] = round(statistics.median(a / b for a, b in pairs), 3)
-    print(json.dumps({"preset": p.name, "rows": store.rows, "repeats": given.repeats, **found}, indent=1))
+    print(
+        json.dumps(
+            {"preset": p.name, "vocabulary": len(tokenizer), "rows": store.rows, "repeats": given.repeats, **found},
+            indent=1,
+        )
+    )
 
 
 if __name__ == "__main__":
