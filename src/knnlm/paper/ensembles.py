@@ -68,8 +68,7 @@ class EnsembleBench:
         lam = fit_lambda(base.valid, other.valid)
         return {
             "name": lm[0], "step": lm[1], **self.workshop.about(*lm),
-            "train_seconds": self.workshop.training_seconds(lm[0]), "ppl": perplexity(other.test),
-            "calibrated_ppl": perplexity(other.calibrated_test), "lambda": lam,
+            "ppl": perplexity(other.test), "calibrated_ppl": perplexity(other.calibrated_test), "lambda": lam,
             "mixed_ppl": perplexity(mix(base.test, other.test, lam)),
             "oracle": perplexity(oracle(base.test, other.test)), "helping": helping(base.test, other.test),
         }  # fmt: skip

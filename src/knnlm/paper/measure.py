@@ -4,7 +4,6 @@ Everything is tuned on validation text and reported on test text. What is learne
 measure_learned.py.
 """
 
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -193,13 +192,11 @@ class Bench:
 
     def _reach(self, row: Reach) -> dict[str, Any]:
         model = self.workshop.model(*row.lm)
-        began = time.monotonic()
         found = reachable_words(output_embedding(model.model).weight.detach().cpu().numpy())
         missing = np.flatnonzero(~found.words)
         return {
             "lm": self.workshop.about(*row.lm), "words": len(found.words), "unreachable": len(missing),
             "programmes": found.programmes, "which": model.tokenizer.convert_ids_to_tokens(missing[:100].tolist()),
-            "seconds": round(time.monotonic() - began, 1),
         }  # fmt: skip
 
     def _words(self, row: Words) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from knnlm.paper.recipes import ruled_out
 from knnlm.paper.scales import Scale
 
 MARGIN = 0.01
+_THIRDS = ("first", "last")
 _PLACES = {"window": "the context in the window", "document": "the place in the document"}
 _WHAT = {"loss": "the LM's loss", "gain": "what neighbours gain"}
 
@@ -37,9 +38,6 @@ def place_findings(records: Records, scale: Scale) -> list[Finding]:
             said = verdict(claim, float(low), float(high))
             found.append(Finding(claim, float(np.expm1(value)), float(low), float(high), seeds, said))
     return found
-
-
-_THIRDS = ("first", "last")
 
 
 def _difference(each: list[Any], what: str) -> tuple[float, Any]:

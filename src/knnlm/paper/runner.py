@@ -194,6 +194,7 @@ def _provenance(command: str, scale: Scale, row: Row, bench: Bench, seconds: flo
     return {
         "model": bench.workshop.model(lm, step).fingerprint,
         "train_seconds": bench.workshop.training_seconds(lm),
+        "others_train_seconds": {other: bench.workshop.training_seconds(other) for other, _ in lms_of(row)[:-1]},
         "command": command, "commit": _commit(), "seed": _seed(scale, lm),
         "versions": {"python": platform.python_version(), **{p: importlib.metadata.version(p) for p in packages}},
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores", "seconds": round(seconds, 1),

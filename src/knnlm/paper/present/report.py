@@ -114,7 +114,8 @@ def _provenance(records: Records, scale: Scale) -> list[Part]:
     versions = sorted({", ".join(f"{k} {v}" for k, v in m["versions"].items()) for m in made})
     machines = sorted({m["machine"] for m in made})
     lms = {r["what"]["arm"]["lm"]: r["provenance"]["train_seconds"] for r in records.values() if "arm" in r["what"]}
-    lms |= {o["name"]: o["train_seconds"] for r in records.values() for o in r["results"].get("others", [])}
+    for m in made:
+        lms |= m.get("others_train_seconds", {})
     trained = [seconds for seconds in lms.values() if seconds]
     training = sum(trained)
     return [
