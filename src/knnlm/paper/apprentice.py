@@ -114,14 +114,14 @@ class Apprentice:
             return begin_clusters(tuned), {"row": asdict(row), "tau": tuned.tau}  # type: ignore[arg-type]
         w_sm = output_embedding(self.workshop.model(*row.lm).model).weight
         what = Substitute(
-            kind=row.kind, keys=row.keys, size=row.size, metric=row.metric, own_embedding=row.own_embedding
+            kind=row.kind, keys=row.keys, size=int(row.size), metric=row.metric, own_embedding=row.own_embedding
         )
         return begin(what, w_sm, self._counts(row), row.seed), {"row": asdict(row)}
 
     def _clusters(self, row: Learned) -> Any:
         store = self.workshop.plain(*row.lm).store
         file = self._folder(replace(row, fitted=False)) / "clusters.safetensors"
-        count = min(row.size * store.vocab_size, store.rows)
+        count = max(1, min(int(row.size * store.vocab_size), store.rows))
         return cluster(store, row.state, count, row.metric, file, seed=row.seed, progress=self.workshop.show)
 
     def _counts(self, row: Learned) -> NDArray[np.int64] | None:
@@ -133,7 +133,7 @@ class Apprentice:
         counts = np.bincount(store.targets, weights=weight, minlength=store.vocab_size)
         if row.sizing == "loss":
             counts = counts + 1  # as in the paper's code: a word that costs nothing has weight one
-        return rows_for_words(counts, row.size * store.vocab_size)
+        return rows_for_words(counts, int(row.size * store.vocab_size))
 
     def _aim(self, row: Learned) -> tuple[Mixed | Soft | None, dict[str, Any]]:
         if row.lam is not None and row.soft:

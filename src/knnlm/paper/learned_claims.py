@@ -15,7 +15,8 @@ from knnlm.paper.expected import Published, printed_row
 from knnlm.paper.findings import Claim, Compared, Term, better, gain, times
 from knnlm.paper.recipes.adaptive import SIZINGS
 from knnlm.paper.recipes.baselines import exactly, paper_arm
-from knnlm.paper.recipes.beyond import clusters, combinations, network, taught
+from knnlm.paper.recipes.beyond import combinations, network, taught
+from knnlm.paper.recipes.clusters import pressed
 from knnlm.paper.recipes.substitutes import STATES, both
 from knnlm.paper.rows import Combined, Learned
 from knnlm.paper.scales import Scale
@@ -35,9 +36,12 @@ def learned_claims(scale: Scale) -> tuple[Claim, ...]:
 
 def beyond_claims(scale: Scale) -> tuple[Claim, ...]:
     """Ours: which substitutes have nine tenths of the neighbours' gain, over the LM and over the calibrated LM."""
+    n = scale.learning.clusters[0]
     tried: list[tuple[str, Learned | Combined]] = [
         ("a head on att", Learned()), ("heads on att and ffn", both()), ("a network", network(scale)),
-        (f"{scale.learning.clusters[0]}V clusters, learned further", clusters(scale)),
+        (f"{n}V clusters of att, learned further", pressed("att", n, fitted=True)),
+        *((f"{size:g}V clusters of {state}", pressed(state, size))
+          for size in (*scale.learning.fewer[:1], n) for state in STATES),
         *((f"{'a network' if row.kind == 'network' else 'a head on att'}, {row.soft:.0%} taught by neighbours", row)
           for row in taught(scale)),
         *((f"{describe(row)}", row) for row in combinations(scale) if not row.neighbours),
@@ -71,9 +75,12 @@ def beyond_claims(scale: Scale) -> tuple[Claim, ...]:
 
 def describe(row: Combined) -> str:
     """A combination in words."""
-    kinds = {"network": "a network", "clusters": "clusters"}
-    names = [kinds.get(p.kind, f"a head on {p.state}") + (f" taught {p.soft:.0%}" if p.soft else "") for p in row.parts]
-    return " + ".join([*names, *(f"neighbours ({arm.state})" for arm in row.neighbours)])
+
+    def part(p: Learned) -> str:
+        named = {"network": "a network", "clusters": f"clusters of {p.state}"}
+        return named.get(p.kind, f"a head on {p.state}") + (f" taught {p.soft:.0%}" if p.soft else "")
+
+    return " + ".join([*map(part, row.parts), *(f"neighbours ({arm.state})" for arm in row.neighbours)])
 
 
 def recovers(scale: Scale, name: str, row: Compared, share: float, field: str, base: str) -> Claim:
@@ -197,7 +204,7 @@ def _pressed(scale: Scale) -> list[Claim]:
     found: list[Claim] = []
     for state in STATES:
         for fitted, words in ((False, "clusters"), (True, "clusters learned further")):
-            row = Learned(state=state, kind="clusters", metric="l2", size=size, fitted=fitted)
+            row = pressed(state, size, fitted)
             found += [
                 Claim(name=f"{size}V {words} do not help{over} ({state}, own τ)", where=where, sense="no more",
                       says="Compressing the store does not work.", terms=gain(row, field, base))

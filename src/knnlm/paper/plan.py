@@ -232,7 +232,7 @@ def _learned(row: Learned, scale: Scale, times: int) -> Step:
     else:
         work = _SLOWER["train"] * 4 * numbers * rows * scale.learning.epochs
     work += _TAUS_LEARNED * 2 * numbers * scale.sizes.valid / times
-    return Step("learn", row.name, times * work, times * 16 * numbers)
+    return Step("learn", row.name, times * work, round(times * 16 * numbers))
 
 
 def _reach(row: Reach, scale: Scale) -> Step:

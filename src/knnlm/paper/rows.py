@@ -140,8 +140,9 @@ class Learned:
     step: int | None = None
     state: Literal["att", "ffn", "both"] = "att"
     kind: Kind = "embeddings"
-    size: int = 1
-    """n embeddings a word, R softmaxes, the inner width of a network; of clusters, how many for each word."""
+    size: float = 1
+    """n embeddings a word, R softmaxes, the inner width of a network; of clusters, how many for each word, which may be
+    a fraction."""
     metric: Metric = "ip"
     sizing: Sizing = "equal"
     """Which words have how many of the nV embeddings."""

@@ -78,11 +78,13 @@ class Learning:
     views: tuple[int, ...]
     """R: softmaxes of a mixture."""
     clusters: tuple[int, ...]
-    """Centroids for each word."""
+    """Centroids for each word; the first are learned further too."""
     networks: tuple[int, ...]
     """Inner widths of a network over att and ffn."""
     soft: tuple[float, ...]
     """Shares of the loss that neighbours teach."""
+    fewer: tuple[float, ...] = ()
+    """Centroids for each word, one or fewer: how far the store can be pressed."""
     lam: float = 0.25
     """λ of the interpolated loss."""
 
@@ -205,7 +207,7 @@ SMOKE_SCALE = Scale(
     components=(16,), factory="IVF32,PQ8x4np", least=3,
     learning=Learning(
         sizes=(1, 2), seeds=2, rates=(1e-2, 3e-2), epochs=1, adaptive=2, views=(2,), clusters=(1,), networks=(8,),
-        soft=(0.5,),
+        soft=(0.5,), fewer=(0.25,),
     ),
     ruled_out=RuledOut(lists=(8, 64), ensemble=("seed-1", "2V", "3V")),
 )  # fmt: skip
@@ -218,7 +220,7 @@ DEMO_SCALE = Scale(
     factories=(("IVF512,Flat", 1), ("IVF512,Flat", 32), ("IVF512,PQ8np", 512)), components=(64,),
     learning=Learning(
         sizes=(1, 2, 3), seeds=2, rates=(1e-4, 3e-4), epochs=3, adaptive=3, views=(2,), clusters=(2,),
-        networks=(256,), soft=(0.5,),
+        networks=(256,), soft=(0.5,), fewer=(0.125, 1),
     ),
     ruled_out=RuledOut(lists=_LISTS, ensemble=("seed-1", "2V", "3V")),
 )  # fmt: skip
@@ -242,7 +244,7 @@ LAPTOP_SCALE = Scale(
     components=(128, 64),
     learning=Learning(
         sizes=(1, 2, 3, 9), seeds=3, rates=(1e-4, 3e-4), epochs=3, adaptive=3, views=(2, 3),
-        clusters=(2, 3, 6), networks=(256, 1024), soft=(0.5, 1.0),
+        clusters=(2, 3, 6), networks=(256, 1024), soft=(0.5, 1.0), fewer=(0.125, 0.25, 0.5, 1),
     ),
     ruled_out=RuledOut(lists=_LISTS, ensemble=("seed-1", "2V", "3V")),
 )  # fmt: skip
@@ -267,7 +269,7 @@ PAPER_SCALE = Scale(
     components=(512,), others=_GPT2,
     learning=Learning(
         sizes=tuple(range(1, 10)), seeds=3, rates=(1e-4, 3e-4), epochs=3, adaptive=3, views=(2, 3, 4, 5),
-        clusters=(2, 3), networks=(1024, 4096), soft=(0.5, 1.0),
+        clusters=(2, 3), networks=(1024, 4096), soft=(0.5, 1.0), fewer=(0.125, 0.25, 0.5, 1),
     ),
     ruled_out=RuledOut(lists=_LISTS, ensemble=("seed-1", "2V", "3V")),
 )  # fmt: skip

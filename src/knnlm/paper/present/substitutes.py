@@ -70,9 +70,9 @@ def words(row: Substitute) -> str:
     """A substitute in words."""
     if isinstance(row, Combined):
         return describe(row)
-    n = row.size
+    n = f"{row.size:g}"
     kinds = {
-        "embeddings": f"{n} embeddings a word" if n > 1 else "an embedding a word",
+        "embeddings": f"{n} embeddings a word" if row.size > 1 else "an embedding a word",
         "softmaxes": f"{n} softmaxes" + (", own embedding" if row.own_embedding else ""),
         "network": f"network, inner width {n}",
         "clusters": f"{n}V clusters" + (", learned further" if row.fitted else ""),

@@ -8,11 +8,10 @@ SIZINGS: tuple[Sizing, ...] = ("equal", "loss", "frequency")
 
 
 def recipe(scale: Scale) -> Recipe:
-    """Equal, by loss and by frequency, over both states, for every seed."""
+    """Equal, by loss and by frequency, over both states."""
     points = scale.learning
     rows = [
-        Learned(state=state, seed=seed, size=points.adaptive, sizing=sizing)
-        for state in STATES for sizing in SIZINGS for seed in range(points.seeds)
+        Learned(state=state, size=points.adaptive, sizing=sizing) for state in STATES for sizing in SIZINGS
     ]  # fmt: skip
     labels = ("tab:adaptive_results", "appendix C.1", "app:bottleneck-detail")
     return Recipe("adaptive", "Embeddings for the words that need them", labels, tuple(rows))

@@ -6,12 +6,10 @@ from knnlm.paper.scales import Scale
 
 
 def recipe(scale: Scale) -> Recipe:
-    """Every R over both states, with and without fine-tuned output embeddings; the smallest R for every seed."""
-    points = scale.learning
+    """Every R over both states, with and without fine-tuned output embeddings."""
     rows = [
-        Learned(state=state, kind="softmaxes", size=r, own_embedding=own, seed=seed)
-        for state in STATES for own in (True, False) for r in points.views
-        for seed in range(points.seeds if r == points.views[0] and own else 1)
+        Learned(state=state, kind="softmaxes", size=r, own_embedding=own)
+        for state in STATES for own in (True, False) for r in scale.learning.views
     ]  # fmt: skip
     labels = ("tab:mos_results", "appendix C.2", "app:bottleneck-detail")
     return Recipe("softmaxes", "Mixtures of softmaxes", labels, tuple(rows))
