@@ -23,6 +23,8 @@ from tests.search.conftest import lm as lm
 from tests.search.conftest import store as store
 
 QUICK = {"lr": 1e-2, "epochs": 2}
+HEAD = {"kind": "embeddings", "name": "head", **QUICK}
+HEAD_WORDS = ["--kind", "embeddings", "--name", "head", "--lr", "0.01", "--epochs", "1"]
 
 
 def object_of(capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
@@ -43,7 +45,7 @@ def test_what_is_distilled_is_evaluated_and_generates(
     store: Store, lm: LanguageModel, texts: dict[str, Path], kind: str, size: int, keys: tuple[str, ...]
 ) -> None:
     metric = "l2" if kind == "clusters" else "ip"
-    made = api.distill(store, texts["valid"], model=lm, kind=kind, size=size, metric=metric, **QUICK)  # type: ignore[arg-type]
+    made = api.distill(store, texts["valid"], model=lm, kind=kind, name="head", size=size, metric=metric, **QUICK)  # type: ignore[arg-type]
     assert made.component.keys == keys
     assert list_distilled(store) == ["head"]
     kept = sorted(p.name for p in (store.path / "components" / "head").iterdir() if p.name != ".lock")
@@ -68,13 +70,13 @@ def test_what_is_distilled_is_evaluated_and_generates(
 def test_a_saved_model_finds_its_component_again(
     store: Store, lm: LanguageModel, texts: dict[str, Path], tmp_path: Path
 ) -> None:
-    api.distill(store, texts["valid"], model=lm, **QUICK)  # type: ignore[arg-type]
+    api.distill(store, texts["valid"], model=lm, **HEAD)  # type: ignore[arg-type]
     model, _ = api.load(store, model=lm, component="head", lam=0.5)
     model.save_pretrained(tmp_path / "saved")
     again = KNNLMForCausalLM.from_pretrained(tmp_path / "saved")
     tokens = torch.tensor([[1, 5, 9, 2]])
     assert torch.allclose(again(input_ids=tokens).logits, model(input_ids=tokens).logits, atol=1e-5)
-    api.distill(store, texts["valid"], model=lm, seed=1, size=2, **QUICK)  # type: ignore[arg-type]
+    api.distill(store, texts["valid"], model=lm, seed=1, size=2, **HEAD)  # type: ignore[arg-type]
     changed = KNNLMForCausalLM.from_pretrained(tmp_path / "saved")
     with pytest.raises(KnnlmError, match="component head of .* has changed since"):
         changed(input_ids=tokens)
@@ -84,10 +86,10 @@ def test_the_commands(store: Store, texts: dict[str, Path], capsys: pytest.Captu
     at, valid, test = str(store.path), str(texts["valid"]), str(texts["test"])
     assert run(["tune", at, "--text", valid, "--exact", "--k", "8"]) == 0
     capsys.readouterr()
-    assert run(["distill", at, "--lr", "0.01", "--epochs", "1", "--json"]) == 0  # on the text it was tuned on
+    assert run(["distill", at, *HEAD_WORDS, "--json"]) == 0  # on the text it was tuned on
     made = object_of(capsys)
     assert made["name"] == "head"
-    assert run(["distill", at, "--lr", "0.01", "--epochs", "1"]) == 0
+    assert run(["distill", at, *HEAD_WORDS]) == 0
     told = capsys.readouterr()
     assert "is learned already" in told.err
     assert re.search(r"→ \d+\.\d\d on [\d,]+ tokens, without a search \(with the search: \d+\.\d\d\)", told.out)
@@ -108,6 +110,18 @@ def test_the_commands(store: Store, texts: dict[str, Path], capsys: pytest.Captu
     assert "component head: embeddings on att" in capsys.readouterr().out
 
 
+def test_without_a_wish_the_store_is_pressed_to_clusters(
+    store: Store, texts: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    at, valid = str(store.path), str(texts["valid"])
+    assert run(["distill", at, "--text", valid, "--json"]) == 0
+    made = object_of(capsys)
+    assert (made["name"], made["steps"], made["how"]) == ("clusters", 0, None)
+    assert made["what"]["size"] == min(2 * store.vocab_size, store.rows // 32, 8192)  # type: ignore[index]
+    assert run(["distill", at, "--text", valid, "--epochs", "1", "--lr", "0.01", "--json"]) == 0
+    assert object_of(capsys)["steps"] != 0
+
+
 def test_neighbours_can_teach(lm: LanguageModel, texts: dict[str, Path], tmp_path: Path) -> None:
     from tests.conftest import prose
 
@@ -117,9 +131,9 @@ def test_neighbours_can_teach(lm: LanguageModel, texts: dict[str, Path], tmp_pat
         (folder / f"{i}.txt").write_text(prose(i, 6))
     store = api.build(lm, tmp_path / "store", folder)
     with pytest.raises(KnnlmError, match="neighbours teach at the tuned τ: run 'knnlm tune' first"):
-        api.distill(store, texts["valid"], model=lm, taught=0.5)
+        api.distill(store, texts["valid"], model=lm, kind="embeddings", taught=0.5)
     api.tune(store, texts["valid"], model=lm, k=8, mask="exact")
-    made = api.distill(store, texts["valid"], model=lm, taught=0.5, **QUICK)  # type: ignore[arg-type]
+    made = api.distill(store, texts["valid"], model=lm, taught=0.5, **HEAD)  # type: ignore[arg-type]
     assert made.about["teacher"]["k"] == 8
     assert made.about["interp_ppl"] <= made.about["base_ppl"]
 
@@ -136,21 +150,21 @@ def test_an_interrupted_distillation_goes_on_and_another_request_begins_anew(
             raise KeyboardInterrupt
         return real(*given)  # type: ignore[arg-type]
 
-    whole = api.distill(store, texts["valid"], model=lm, name="whole", **QUICK)  # type: ignore[arg-type]
+    whole = api.distill(store, texts["valid"], model=lm, kind="embeddings", name="whole", **QUICK)  # type: ignore[arg-type]
     monkeypatch.setattr(fit_module, "_look", dies)
     with pytest.raises(KeyboardInterrupt):
-        api.distill(store, texts["valid"], model=lm, name="cut", **QUICK)  # type: ignore[arg-type]
+        api.distill(store, texts["valid"], model=lm, kind="embeddings", name="cut", **QUICK)  # type: ignore[arg-type]
     assert list_distilled(store) == ["whole"]
-    other = api.distill(store, texts["valid"], model=lm, name="cut", size=2, **QUICK)  # type: ignore[arg-type]
+    other = api.distill(store, texts["valid"], model=lm, kind="embeddings", name="cut", size=2, **QUICK)  # type: ignore[arg-type]
     assert other.about["what"]["size"] == 2
-    again = api.distill(store, texts["valid"], model=lm, name="cut", **QUICK)  # type: ignore[arg-type]
+    again = api.distill(store, texts["valid"], model=lm, kind="embeddings", name="cut", **QUICK)  # type: ignore[arg-type]
     assert again.about["xxh3"] == whole.about["xxh3"]
 
 
 def test_damage_is_seen_and_said(
     store: Store, lm: LanguageModel, texts: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made = api.distill(store, texts["valid"], model=lm, **QUICK)  # type: ignore[arg-type]
+    made = api.distill(store, texts["valid"], model=lm, **HEAD)  # type: ignore[arg-type]
     assert run(["verify", str(store.path)]) == 0
     assert "1 components are whole" in capsys.readouterr().out
     file = store.path / "components" / "head" / made.about["file"]
@@ -176,19 +190,20 @@ def test_every_public_name_is_what_it_says() -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--size", "0"], "size 0 of embeddings is out of range: choose 1 to 64"),
-        (["--size", "65"], "choose 1 to 64"),
+        (["--size", "0"], "size 0 of clusters is out of range"),
+        (["--kind", "embeddings", "--size", "0"], "size 0 of embeddings is out of range: choose 1 to 64"),
+        (["--kind", "embeddings", "--size", "65"], "choose 1 to 64"),
         (["--kind", "softmaxes", "--size", "17"], "choose 1 to 16"),
         (["--kind", "networks"], "did you mean 'network'"),
         (["--name", "../up"], "is not a name for a component"),
-        (["--taught", "1.5"], "choose 0 to 1"),
+        (["--kind", "embeddings", "--taught", "1.5"], "choose 0 to 1"),
         (["--lr", "0"], "learning rate 0.0 is out of range"),
         (["--epochs", "0"], "0 epochs are out of range"),
         (["--key", "fnn"], "did you mean 'ffn'"),
         (["--seed", "-1"], "seed -1 is out of range"),
         (["--kind", "network", "--key", "att"], "leave out --key"),
         (["--kind", "softmaxes", "--metric", "l2"], "leave out --metric"),
-        (["--kind", "clusters", "--taught", "0.5"], "leave out --taught"),
+        (["--taught", "0.5"], "leave out --taught"),
         ([], "was not tuned, so it knows no validation text: give one with --text VALID"),
     ],
 )
@@ -212,7 +227,7 @@ def test_a_store_without_ffn_and_a_component_of_another_model(
         assert "ffn" in capsys.readouterr().err
     assert run(["eval", str(thin.path), "--text", str(texts["test"]), "--component", "head"]) == 1
     assert "has no component: run 'knnlm distill" in capsys.readouterr().err
-    api.distill(store, texts["valid"], model=lm, **QUICK)  # type: ignore[arg-type]
+    api.distill(store, texts["valid"], model=lm, **HEAD)  # type: ignore[arg-type]
     with pytest.raises(KnnlmError, match="unknown component 'heads'"):
         load_distilled(store, "heads")
     other = tmp_path / "other"

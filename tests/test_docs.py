@@ -11,7 +11,7 @@ import pytest
 
 from knnlm.cli.main import run
 from knnlm.lm.tokenizer import train_tokenizer
-from knnlm.report.markdown import adapt_table
+from knnlm.report.markdown import adapt_table, clusters_table
 from knnlm.taps import FAMILIES
 from tests.conftest import prose
 from tests.lm.gguf_file import write_gguf
@@ -28,6 +28,10 @@ def test_every_family_is_documented() -> None:
 
 def test_the_guides_table_is_what_the_record_says() -> None:
     assert adapt_table(json.loads((DOCS / "results" / "adapt.json").read_text())) in GUIDE
+
+
+def test_the_guides_clusters_are_what_the_record_says() -> None:
+    assert clusters_table(json.loads((DOCS / "results" / "clusters.json").read_text())) in GUIDE
 
 
 @pytest.fixture

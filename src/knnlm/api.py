@@ -18,6 +18,7 @@ from knnlm.evaluation import evaluate_component as evaluate_distilled
 from knnlm.evaluation import tune as tune_queries
 from knnlm.files import fingerprint
 from knnlm.learning.learn import HOW
+from knnlm.learning.usual import KIND
 from knnlm.lm.documents import Source, Split, hub_dataset, local_text
 from knnlm.lm.embedded import Embedded
 from knnlm.lm.load import LanguageModel, load_model
@@ -226,8 +227,8 @@ def distill(
     dataset: str | None = None,
     embedded: bool = False,
     model: str | Path | LanguageModel | None = None,
-    name: str = "head",
-    kind: str = "embeddings",
+    name: str | None = None,
+    kind: str = KIND,
     key: str | None = None,
     size: int | None = None,
     metric: str | None = None,
@@ -238,25 +239,37 @@ def distill(
     device: str | None = None,
     progress: bool = False,
 ) -> Distilled:
-    """Learn a component from the store's rows that `evaluate` and `load` can use in the place of the search.
+    """Make a component of the store's rows that `evaluate` and `load` can use in the place of the search.
 
-    Stopped and mixed by a validation text: the one given, or else the one that the store was tuned on. `size` counts
-    embeddings a word, softmaxes, clusters, or the inner width of a network, which reads att and ffn; `taught` is the
-    share of the loss that neighbours in other documents teach.
+    Mixed, and stopped if it is learned, by a validation text: the one given, or else the one that the store was tuned
+    on. Clusters are learned further only where `lr` or `epochs` is given. `name` is the kind where it is not given;
+    `size` counts clusters, embeddings a word, softmaxes, or the inner width of a network, which reads att and ffn;
+    `taught` is the share of the loss that neighbours in other documents teach.
     """
     opened = the_store(store)
     what = the_substitute(opened, kind, key, size, metric)
     teacher = choose_tuned(opened, key=key) if taught else None
     if taught and teacher is None:
         raise UsageError(f"{opened.path} is not tuned, and neighbours teach at the tuned τ: run 'knnlm tune' first")
-    how = replace(HOW, lr=HOW.lr if lr is None else lr, epochs=HOW.epochs if epochs is None else epochs)
+    how = None
+    if what.kind != "clusters" or lr is not None or epochs is not None:
+        how = replace(HOW, lr=HOW.lr if lr is None else lr, epochs=HOW.epochs if epochs is None else epochs)
     lm = the_model(opened, model, device)
     if text is None and dataset is None and not embedded:
         valid = the_validation(opened)
     else:
         valid = queries(opened, source(text, dataset=dataset, embedded=embedded, split="valid"), lm, progress, device)
     return distill_states(
-        opened, valid, lm, what, name=name, how=how, taught=taught, teacher=teacher, seed=seed, progress=progress
+        opened,
+        valid,
+        lm,
+        what,
+        name=name or kind,
+        how=how,
+        taught=taught,
+        teacher=teacher,
+        seed=seed,
+        progress=progress,
     )
 
 

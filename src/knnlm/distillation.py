@@ -1,4 +1,4 @@
-"""A component learned from a store and kept beside it, to be used in the place of the search.
+"""A component made from a store and kept beside it, to be used in the place of the search.
 
     STORE/components/<name>/component.json        λ, τ, model, how it was learned, and the file that holds it
     STORE/components/<name>/<xxh3>.safetensors    the component; its name is its checksum
@@ -22,7 +22,7 @@ from knnlm.evaluation import Tuned
 from knnlm.files import canonical, checksum_file, fingerprint, only_writer, read_json, write_json
 from knnlm.learning.clustering import cluster
 from knnlm.learning.fit import Fit
-from knnlm.learning.learn import HOW, Soft, learn
+from knnlm.learning.learn import Soft, learn
 from knnlm.learning.soft import soft_targets
 from knnlm.learning.substitutes import Substitute, begin, begin_clusters
 from knnlm.learning.temperature import at_best_tau
@@ -53,18 +53,19 @@ def distill(
     what: Substitute,
     *,
     name: str,
-    how: Fit = HOW,
+    how: Fit | None,
     taught: float = 0.0,
     teacher: Tuned | None = None,
     seed: int = 0,
     progress: bool = False,
 ) -> Distilled:
-    """Learn `what` from the store; `taught` is the share of the loss that neighbours in other documents teach, at the
-    key, metric, k and τ of `teacher`. A component of that name is replaced when the new one is done."""
-    _check(store, what, name, taught, seed)
+    """Learn `what` from the store; without a `how` clusters stay as k-means leaves them. `taught` is the share of the
+    loss that neighbours in other documents teach, at the key, metric, k and τ of `teacher`. A component of that name is
+    replaced when the new one is done."""
+    _check(store, what, name, how, taught, seed)
     folder = store.path / FOLDER / name
     about: dict[str, Any] = {
-        "what": asdict(what), "taught": taught, "how": asdict(how), "seed": seed, "store": store.fingerprint,
+        "what": asdict(what), "taught": taught, "how": how and asdict(how), "seed": seed, "store": store.fingerprint,
         "model": store.meta["model"]["fingerprint"], "valid": valid.fingerprint,
     }  # fmt: skip
     if taught:
@@ -77,10 +78,12 @@ def distill(
     work = folder / WORK / fingerprint(about)[:16]  # another request finds nothing of this one
     states = states_of(valid, what.keys)
     module: Any
+    steps = 0
     if what.kind == "clusters":
         file = work / "clusters.safetensors"
         found = cluster(store, what.keys[0], what.size, what.metric, file, seed=seed, progress=progress)
-        module = begin_clusters(at_best_tau(found, valid.lm_logprob, states, valid.targets).component)  # type: ignore[arg-type]
+        best = at_best_tau(found, valid.lm_logprob, states, valid.targets)
+        module = begin_clusters(best.component)  # type: ignore[arg-type]
     else:
         module = begin(what, _one_row_a_word(store, output_embedding(lm.model).weight), seed=seed)
     aim = None
@@ -88,11 +91,13 @@ def distill(
         table = soft_targets(store, out=work / "soft", progress=progress, tau=about["teacher"]["temperature"],
                              **{n: about["teacher"][n] for n in ("key", "metric", "k")})  # fmt: skip
         aim = Soft(taught, table.columns["words"], table.columns["shares"])
-    learned = learn(module, store, valid, work / "fit", how, seed=seed, aim=aim, about=about, progress=progress)
-    best = at_best_tau(learned.component, valid.lm_logprob, states, valid.targets)
+    if how is not None:
+        learned = learn(module, store, valid, work / "fit", how, seed=seed, aim=aim, about=about, progress=progress)
+        best = at_best_tau(learned.component, valid.lm_logprob, states, valid.targets)
+        steps = learned.fitted.steps
     about |= {
         "lambda": best.lam, "temperature": best.component.tau, "interp_ppl": best.ppl, "tokens": valid.rows,
-        "base_ppl": perplexity(valid.lm_logprob.astype(np.float64)), "steps": learned.fitted.steps,
+        "base_ppl": perplexity(valid.lm_logprob.astype(np.float64)), "steps": steps,
     }  # fmt: skip
     _publish(store, name, best.component, about)
     return Distilled(name, best.component, best.lam, about)
@@ -120,8 +125,10 @@ def _one_row_a_word(store: Store, w_sm: torch.Tensor) -> torch.Tensor:
     return w_sm
 
 
-def _check(store: Store, what: Substitute, name: str, taught: float, seed: int) -> None:
+def _check(store: Store, what: Substitute, name: str, how: Fit | None, taught: float, seed: int) -> None:
     """Find what cannot be done before any work."""
+    if how is None and what.kind != "clusters":
+        raise ValueError(f"{what.kind} have to be learned: only clusters are something before that")
     if not _NAME.fullmatch(name):
         raise UsageError(f"'{name}' is not a name for a component: use letters, digits, '.', '_' and '-'")
     if not 0 <= taught <= 1:

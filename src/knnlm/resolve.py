@@ -12,6 +12,7 @@ from knnlm.errors import KnnlmError, UsageError
 from knnlm.evaluation import Tuned
 from knnlm.files import fingerprint
 from knnlm.learning.substitutes import Substitute, checked_kind
+from knnlm.learning.usual import KIND, usual_size
 from knnlm.lm.load import LanguageModel, load_model
 from knnlm.progress import say
 from knnlm.search.index import index_manifest, list_indexes
@@ -135,7 +136,9 @@ def the_validation(store: Store) -> Store:
     raise UsageError(f"{store.path} was not tuned, so it knows no validation text: give one with --text VALID")
 
 
-def the_substitute(store: Store, kind: str, key: str | None, size: int | None, metric: str | None) -> Substitute:
+def the_substitute(
+    store: Store, kind: str = KIND, key: str | None = None, size: int | None = None, metric: str | None = None
+) -> Substitute:
     """What to learn from a store, with the size and metric that its kind usually has."""
     chosen = checked_kind(kind)
     if chosen in ("network", "softmaxes") and metric not in (None, "ip"):
@@ -145,11 +148,10 @@ def the_substitute(store: Store, kind: str, key: str | None, size: int | None, m
             raise UsageError("a network reads att and ffn: leave out --key")
         for needed in KEYS:
             store.key(needed)
-    usual = {"embeddings": 1, "softmaxes": 2, "clusters": min(2 * store.vocab_size, store.rows),
-             "network": 4 * store.key(store.keys[0]).type.width}  # fmt: skip
+    usual = usual_size(chosen, store.rows, store.vocab_size, store.key(store.keys[0]).type.width)
     return Substitute(
         kind=chosen, keys=tuple(KEYS) if chosen == "network" else (key or store.keys[0],),
-        size=usual[chosen] if size is None else size,
+        size=usual if size is None else size,
         metric=checked_metric(metric or ("l2" if chosen == "clusters" else "ip")),
     )  # fmt: skip
 

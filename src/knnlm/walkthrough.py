@@ -8,12 +8,12 @@ import importlib.metadata
 import math
 import platform
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from knnlm import api
-from knnlm.distillation import distill, list_distilled, load_distilled
+from knnlm.distillation import distill
 from knnlm.errors import unknown
 from knnlm.evaluation import (
     Evaluation,
@@ -28,9 +28,8 @@ from knnlm.evaluation import (
     tune,
     votes_of,
 )
-from knnlm.files import fingerprint, finite, only_writer, read_json, write_bytes, write_json
-from knnlm.learning.learn import HOW
-from knnlm.learning.substitutes import Substitute
+from knnlm.files import finite, only_writer, read_json, write_bytes, write_json
+from knnlm.learning.usual import KIND
 from knnlm.lm.documents import Source
 from knnlm.lm.embedded import Embedded
 from knnlm.lm.load import LanguageModel, load_model
@@ -40,6 +39,7 @@ from knnlm.lm.train import Trained
 from knnlm.progress import say
 from knnlm.report.content import Curve, Page, Row
 from knnlm.report.page import render
+from knnlm.resolve import the_substitute
 from knnlm.search.index import open_index
 from knnlm.search.retrieval import EXACT, Retrieval, Score
 from knnlm.settings import save_tuned
@@ -48,8 +48,6 @@ from knnlm.states.store import Store
 from knnlm.taps import KEYS
 from knnlm.version import __version__
 from knnlm.view import passage
-
-HEAD = "head"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,13 +59,11 @@ class Scale:
     valid_characters: int
     test_characters: int
     k: int
-    epochs: int
-    """Passes over the store for the head that does without a search."""
 
 
 SCALES = {
-    "demo": Scale(preset=DEMO, train_characters=10_000, valid_characters=700, test_characters=1000, k=1024, epochs=2),
-    "smoke": Scale(preset=SMOKE, train_characters=200, valid_characters=100, test_characters=100, k=64, epochs=1),
+    "demo": Scale(preset=DEMO, train_characters=10_000, valid_characters=700, test_characters=1000, k=1024),
+    "smoke": Scale(preset=SMOKE, train_characters=200, valid_characters=100, test_characters=100, k=64),
 }
 
 
@@ -104,7 +100,7 @@ def demo(out: str | Path = "demo", scale: str = "demo", *, progress: bool = Fals
         valid, test = (api.queries(store, text, lm, progress) for text in (texts.valid, texts.test))
         settings = _settings(store, size.k, progress)
         measured = [_measure(store, valid, test, what, folder / "rows", progress) for what in settings]
-        head = _without_search(store, valid, test, lm, size, progress)
+        head = _without_search(store, valid, test, lm, progress)
         page = _page(scale, size, trained, lm, store, valid, test, measured, head, str(out))
         report = folder / "report.html"
         write_bytes(report, render(page).encode())
@@ -154,15 +150,11 @@ def _measure(store: Store, valid: Store, test: Store, what: Retrieval, folder: P
     return _Measured(mask, tuned, evaluation, seconds)
 
 
-def _without_search(store: Store, valid: Store, test: Store, lm: LanguageModel, size: Scale, show: bool) -> Evaluation:
-    """A head learned from the store in the place of the search; one that is there is not learned again."""
-    found = load_distilled(store, HEAD) if HEAD in list_distilled(store) else None
-    what, how = Substitute(keys=(store.keys[0],)), replace(HOW, epochs=size.epochs)
-    wanted = {"store": store.fingerprint, "valid": valid.fingerprint, "how": asdict(how), "what": asdict(what)}
-    if found is None or fingerprint({name: found.about[name] for name in wanted}) != fingerprint(wanted):
-        found = distill(store, valid, lm, what, name=HEAD, how=how, progress=show)
+def _without_search(store: Store, valid: Store, test: Store, lm: LanguageModel, show: bool) -> Evaluation:
+    """What is usually made of a store in the place of the search; if it is there already, it is not made again."""
+    found = distill(store, valid, lm, the_substitute(store), name=KIND, how=None, progress=show)
     evaluation = evaluate_component(test, found.component, found.lam)
-    say(f"{HEAD}, without a search: {evaluation.base_ppl:.1f} → {evaluation.interp_ppl:.1f}", show)
+    say(f"{KIND}, without a search: {evaluation.base_ppl:.1f} → {evaluation.interp_ppl:.1f}", show)
     return evaluation
 
 
@@ -224,7 +216,7 @@ def _facts(
         ("Store", f"{store.rows:,} rows, window {store.meta['window']}, stride {store.meta['stride']}"),
         ("Validation text", f"{valid.rows:,} tokens (λ and τ are tuned here)"),
         ("Test text", f"{test.rows:,} tokens, {test.words:,} words (everything is reported here)"),
-        ("Without a search", f"a second softmax on {store.keys[0]}, learned from the store: {head.base_ppl:.1f} → "
+        ("Without a search", f"clusters of {store.keys[0]} instead of its rows: {head.base_ppl:.1f} → "
                              f"{head.interp_ppl:.1f} at λ = {head.lam:.2f} (knnlm distill)"),
         ("Interval", f"paired bootstrap, resampling each {measured[0].evaluation.ratio_ci95_unit}"),
         ("Scale", scale),
@@ -236,7 +228,7 @@ def _next_commands(out: str) -> tuple[str, ...]:
     return (
         f"knnlm info {out}/store",
         f"knnlm generate {out}/store 'The with statement is used' --max-new-tokens 20 --explain",
-        f"knnlm eval {out}/store --embedded --component {HEAD}",
+        f"knnlm eval {out}/store --embedded --component {KIND}",
         f"knnlm build {out}/model --text YOUR_FOLDER --out mystore",
         "knnlm tune mystore --text SOME_OF_YOUR_TEXT",
         "knnlm eval mystore --text OTHER_TEXT_OF_YOURS",

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from knnlm.cli.options import Dataset, Device, Json, Model, StorePath, Texts, UseEmbedded, show
+from knnlm.learning.usual import CLUSTERS_A_WORD, KIND, MOST_CLUSTERS, ROWS_A_CLUSTER, WIDTHS
 
 
 def distill(
@@ -15,17 +16,19 @@ def distill(
     embedded: UseEmbedded = False,
     model: Model = None,
     name: Annotated[
-        str, typer.Option("--name", help="What to call it; an older one of that name is replaced.")
-    ] = "head",
+        str | None,
+        typer.Option("--name", help="What to call it; an older one of that name is replaced. Its kind, if not given."),
+    ] = None,
     kind: Annotated[
-        str, typer.Option("--kind", help="embeddings, softmaxes, clusters, or network (which reads att and ffn).")
-    ] = "embeddings",
+        str, typer.Option("--kind", help="clusters, embeddings, softmaxes, or network (which reads att and ffn).")
+    ] = KIND,
     key: Annotated[str | None, typer.Option("--key", help="Which states it reads: att or ffn.")] = None,
     size: Annotated[
         int | None,
         typer.Option(
             "--size",
-            help="Embeddings a word (1), softmaxes (2), clusters (2 a word), or inner width of a network (4 × width).",
+            help=f"Clusters (the least of {CLUSTERS_A_WORD} a word, 1 for {ROWS_A_CLUSTER} rows, {MOST_CLUSTERS:,}), "
+            f"embeddings a word (1), softmaxes (2), or inner width of a network ({WIDTHS} × width).",
         ),
     ] = None,
     metric: Annotated[str | None, typer.Option("--metric", help="ip, or l2 (clusters).")] = None,
@@ -33,14 +36,20 @@ def distill(
         float, typer.Option("--taught", help="Share of the loss that neighbours in other documents teach, 0 to 1.")
     ] = 0.0,
     lr: Annotated[float | None, typer.Option("--lr", help="Learning rate.")] = None,
-    epochs: Annotated[int | None, typer.Option("--epochs", help="Passes over the store, at most.")] = None,
+    epochs: Annotated[
+        int | None,
+        typer.Option(
+            "--epochs", help="Passes over the store, at most. Clusters are learned further only if this is given."
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Of where it begins and of the order of rows.")] = 0,
     device: Device = None,
     json: Json = False,
 ) -> None:
-    """Learn a small component from the store's rows and keep it beside the store, to use in the place of the search.
+    """Make a small component of the store's rows and keep it beside the store, to use in the place of the search.
 
-    It is stopped and mixed by a validation text: the one given, or the one that the store was tuned on.
+    It is mixed, and stopped if it is learned, by a validation text: the one given, or the one that the store was tuned
+    on.
 
     Example: knnlm distill store --embedded
     """
@@ -53,17 +62,17 @@ def distill(
         store, text or None, dataset=dataset, embedded=embedded, model=model, name=name, kind=kind, key=key, size=size,
         metric=metric, taught=taught, lr=lr, epochs=epochs, seed=seed, device=device, progress=True,
     )  # fmt: skip
-    about = found.about
-    states = " and ".join(found.component.keys)
+    about, made = found.about, found.component
+    states = " and ".join(made.keys)
     tuned = choose_tuned(the_store(store))
     beside = ""
     if tuned is not None and tuned.tokens == about["tokens"] and math.isclose(tuned.base_ppl, about["base_ppl"]):
         beside = f" (with the search: {tuned.interp_ppl:.2f})"
     lines = [
-        f"{name}: {kind_of(found.component)} on {states}, {found.component.multiplications:,} multiplications a token; "
-        f"λ {found.lam:.3f}, τ {found.component.tau:.4g}",
+        f"{found.name}: {kind_of(made)} on {states}, {made.multiplications:,} multiplications a token; "
+        f"λ {found.lam:.3f}, τ {made.tau:.4g}",
         f"validation perplexity {about['base_ppl']:.2f} → {about['interp_ppl']:.2f} on {about['tokens']:,} tokens, "
         f"without a search{beside}",
-        f"next: knnlm eval {store} {'--embedded' if embedded else '--text TEST'} --component {name}",
+        f"next: knnlm eval {store} {'--embedded' if embedded else '--text TEST'} --component {found.name}",
     ]
-    show(json, {"name": name, "multiplications": found.component.multiplications, **about}, lines)
+    show(json, {"name": found.name, "multiplications": made.multiplications, **about}, lines)

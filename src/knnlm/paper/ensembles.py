@@ -13,7 +13,7 @@ from knnlm.errors import KnnlmError
 from knnlm.metrics import helping, perplexity
 from knnlm.mixture import fit_lambda, fit_shares, mix, mix_all, oracle
 from knnlm.paper import taus
-from knnlm.paper.numbers import Base, Logs, Sums, base_numbers, base_of
+from knnlm.paper.numbers import Base, Logs, Sums, base_numbers, base_of, or_none
 from knnlm.paper.rows import Arm, Ensemble
 from knnlm.paper.workshop import Workshop
 
@@ -43,9 +43,10 @@ class EnsembleBench:
             shares = fit_shares(valid)
             mixed = mix_all(test, shares)
             record[name] = {
-                "shares": list(shares), "valid_ppl": perplexity(mix_all(valid, shares)), "ppl": perplexity(mixed)
+                "shares": list(shares), "valid_ppl": perplexity(mix_all(valid, shares)),
+                "ppl": or_none(perplexity(mixed)),
             }  # fmt: skip
-            sums.found[name] = sums.of(mixed)
+            sums.add(name, mixed)
         return {**record, "documents": sums.found}
 
     def _votes(self, arm: Arm, valid: Sequence[Logs]) -> tuple[Logs, Logs]:

@@ -6,7 +6,7 @@ everything reported on test text.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -33,6 +33,7 @@ class LearnedBench:
         votes: Callable[[Arm, Logs], tuple[Logs, Logs]],
     ) -> None:
         self.apprentice, self.base, self.votes = apprentice, base, votes
+        self._tuned: dict[Learned, list[_Part]] = {}
 
     def alone(self, row: Learned) -> dict[str, Any]:
         """One substitute."""
@@ -75,23 +76,32 @@ class LearnedBench:
         valid: dict[str, list[Logs]] = {name: [lms[name][0]] for name in names}
         test: dict[str, list[Logs]] = {name: [lms[name][1]] for name in names}
         for part, taught in zip(row.parts, parts, strict=True):
-            states = states_of(m.valid, taught.component.keys)
-            points = at_best_taus(taught.component, [lms[name][0] for name in names], states, m.valid.targets)
-            for name, point in zip(names, points, strict=True):
-                valid[name].append(point.logprobs)
-                test[name].append(self.apprentice.logprobs(part, point.component, "test"))
+            for name, found in zip(names, self._part(part, taught.component, base, m), strict=True):
+                valid[name].append(found.valid)
+                test[name].append(found.test)
         record: dict[str, Any] = {"base": base_numbers(base, m), "learned": self._cost(parts, m)}
         for name in names:
             for arm in row.neighbours:
-                for logs, found in zip((valid, test), self.votes(arm, lms[name][0]), strict=True):
-                    logs[name].append(found)
+                for logs, votes in zip((valid, test), self.votes(arm, lms[name][0]), strict=True):
+                    logs[name].append(votes)
             shares = fit_shares(valid[name])
             mixed = mix_all(test[name], shares)
             record[name] = {
-                "shares": list(shares), "valid_ppl": perplexity(mix_all(valid[name], shares)), "ppl": perplexity(mixed)
+                "shares": list(shares), "valid_ppl": perplexity(mix_all(valid[name], shares)),
+                "ppl": or_none(perplexity(mixed)),
             }  # fmt: skip
-            sums.found[name] = sums.of(mixed)
+            sums.add(name, mixed)
         return {**record, "documents": sums.found}
+
+    def _part(self, row: Learned, component: Component, base: Base, m: Material) -> "list[_Part]":
+        """log p of a part of combinations, at its best τ over the LM and over the calibrated one; found once."""
+        if row not in self._tuned:
+            lms, states = [base.valid, base.calibrated_valid], states_of(m.valid, component.keys)
+            self._tuned[row] = [
+                _Part(point.logprobs, self.apprentice.logprobs(row, point.component, "test"))
+                for point in at_best_taus(component, lms, states, m.valid.targets)
+            ]
+        return self._tuned[row]
 
     def _cost(self, parts: Sequence[Taught], m: Material) -> dict[str, Any]:
         """What parts add to the LM; `widths` is in output embeddings, V×D."""
@@ -100,6 +110,11 @@ class LearnedBench:
             "parameters": parameters, "multiplications": sum(part.component.multiplications for part in parts),
             "widths": parameters / (m.store.vocab_size * m.store.key("ffn").type.width),
         }  # fmt: skip
+
+
+class _Part(NamedTuple):
+    valid: Logs
+    test: Logs
 
 
 def alike(component: Component) -> float | None:

@@ -10,6 +10,9 @@ _ADAPT = (
     "base LM", "store", "test tokens", "perplexity", "with the store", "change (95% interval)", "λ", "τ", "generation",
     "with retrieval", "build / bare passes",
 )  # fmt: skip
+_CLUSTERS = (
+    "base LM", "with", "multiplications a token", "perplexity", "mixed", "change (95% interval)", "λ", "made in",
+)  # fmt: skip
 
 
 def demo_table(found: Mapping[str, Any]) -> str:
@@ -60,4 +63,25 @@ def adapt_table(found: Mapping[str, Mapping[str, Any]]) -> str:
             formats.percent(run["build_kept"]),
         ]
         lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def clusters_table(found: Mapping[str, Mapping[str, Any]]) -> str:
+    """A few lines for each model that benchmarks/clusters.py measured: its search, and every number of clusters."""
+    lines = ["| " + " | ".join(_CLUSTERS) + " |", "|" + "---|" * len(_CLUSTERS)]
+    for name, run in found.items():
+        search = run["search"]
+        pressed = [(f"{formats.count(c['count'])} clusters", c, c["multiplications"]) for c in run["clusters"]]
+        for what, at, work in [("search", search, None), *pressed]:
+            cells = [
+                name,
+                what,
+                "" if work is None else formats.count(work),
+                formats.perplexity(at["base_ppl"]),
+                formats.perplexity(at["interp_ppl"]),
+                f"{formats.change(at['ratio'])} ({formats.change_interval(*at['ratio_ci95'])})",
+                formats.significant(at["lam"]),
+                "" if work is None else f"{at['seconds']:.0f} s",
+            ]
+            lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
