@@ -7,6 +7,8 @@ from knnlm.paper.expected import published
 from knnlm.paper.findings import Claim, better, gain, less
 from knnlm.paper.recipes.audit import paper_share
 from knnlm.paper.recipes.baselines import exactly, paper_arm
+from knnlm.paper.recipes.substitutes import STATES
+from knnlm.paper.rows import Unmasked
 from knnlm.paper.scales import Scale
 
 
@@ -19,6 +21,14 @@ def doubts(scale: Scale) -> tuple[Claim, ...]:
         Claim(name="kNN helps the calibrated LM", says="Mixed with the calibrated LM it still helps.", where="sceptic",
               terms=gain(exactly(arm), "on_calibrated", "calibrated")),
     ]  # fmt: skip
+    for state in STATES:
+        near = replace(exactly(arm), state=state)
+        found += [
+            Claim(name=f"all rows beat the nearest {arm.k:,} ({state}{over}, own τ)", where="sceptic",
+                  says="The mask costs something: farther rows have a say too.",
+                  terms=better(Unmasked(state=state), near, field))
+            for field, over in (("tuned", ""), ("on_calibrated", ", over the calibrated LM"))
+        ]  # fmt: skip
     theirs = next(row.cells for row in published()["text"] if "before" in row.cells)
     for width in scale.components:
         found.append(Claim(

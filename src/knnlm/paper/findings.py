@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 
 from knnlm.errors import KnnlmError
 from knnlm.metrics import bootstrap_means
-from knnlm.paper.rows import Arm, Combined, Ensemble, Learned, Listed
+from knnlm.paper.rows import Arm, Combined, Ensemble, Learned, Listed, Unmasked
 
 Records = Mapping[str, Mapping[str, Any]]
 Verdict = Literal["holds", "does not hold", "undecided", "no question", "not measured"]
-Compared = Arm | Learned | Combined | Listed | Ensemble
+Compared = Arm | Learned | Combined | Listed | Ensemble | Unmasked
 MARGIN = 0.005
 
 
@@ -147,7 +147,7 @@ class _Delta(NamedTuple):
 
 def _each_seed(terms: Sequence[Term], records: Records, seeds: Sequence[str]) -> Iterator[list[Term]]:
     """The same terms for every seed of the LM, or, where something learned is among them, of what is learned."""
-    if all(isinstance(t.arm, Arm | Listed) and _lm(t.arm) == "main" for t in terms):
+    if all(isinstance(t.arm, Arm | Listed | Unmasked) and _lm(t.arm) == "main" for t in terms):
         yield from ([t._replace(arm=_of_lm(t.arm, lm)) for t in terms] for lm in seeds)
         return
     seed, before = 0, None
@@ -166,6 +166,8 @@ def _lm(row: Compared) -> str:
 def _of_lm(row: Compared, lm: str) -> Compared:
     if isinstance(row, Listed):
         return replace(row, of=lm, retrieved=None if row.retrieved is None else replace(row.retrieved, lm=lm))
+    if isinstance(row, Unmasked):
+        return replace(row, of=lm)
     assert isinstance(row, Arm)
     return replace(row, lm=lm)
 

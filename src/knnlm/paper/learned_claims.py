@@ -18,7 +18,7 @@ from knnlm.paper.recipes.baselines import exactly, paper_arm
 from knnlm.paper.recipes.beyond import combinations, network, taught
 from knnlm.paper.recipes.clusters import pressed
 from knnlm.paper.recipes.substitutes import STATES, both
-from knnlm.paper.rows import Combined, Learned
+from knnlm.paper.rows import Combined, Learned, Unmasked
 from knnlm.paper.scales import Scale
 
 FIELDS = {"as_learned": "τ = 1", "tuned": "each at its own τ"}
@@ -60,11 +60,18 @@ def beyond_claims(scale: Scale) -> tuple[Claim, ...]:
         says="A temperature and a unigram share, nothing retrieved or learned.", given=gain(knn, "tuned"),
         terms=(*gain(knn, "calibrated"), *times(-NEARLY_ALL, gain(knn, "tuned"))),
     )  # fmt: skip
+    alike = [
+        Claim(name=f"{n}V clusters of {state} do what all rows do (over the calibrated LM)", where="beyond",
+              sense="same", says="Pressing the store loses little of what it says without a mask.",
+              terms=better(pressed(state, n), Unmasked(state=state), "on_calibrated"))
+        for state in STATES
+    ]  # fmt: skip
     helped = Combined((Learned(),), (knn,))
     more = combinations(scale)[-1]
     return (
         calibrated,
         *found,
+        *alike,
         Claim(name="neighbours still help beside a head on att", where="beyond",
               says="What they add is not all learned.", terms=better(helped, Learned(), "tuned")),
         Claim(name="neighbours still help beside all substitutes", where="beyond",

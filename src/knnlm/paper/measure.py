@@ -18,6 +18,7 @@ from knnlm.paper.apprentice import Apprentice
 from knnlm.paper.ensembles import EnsembleBench
 from knnlm.paper.located import located
 from knnlm.paper.measure_learned import LearnedBench
+from knnlm.paper.measure_unmasked import unmasked
 from knnlm.paper.numbers import Base, Logs, Sums, base_numbers, base_of, or_none
 from knnlm.paper.recipes.baselines import paper_arm
 from knnlm.paper.rows import (
@@ -31,6 +32,7 @@ from knnlm.paper.rows import (
     Reach,
     Row,
     Temperatures,
+    Unmasked,
     Words,
 )
 from knnlm.paper.stolen import reachable_words
@@ -70,6 +72,9 @@ class Bench:
             return self._location(row.arm)
         if isinstance(row, Reach):
             return self._reach(row)
+        if isinstance(row, Unmasked):
+            m, base = self.workshop.plain(*row.lm), self.base(*row.lm)
+            return {"lm": self.workshop.about(*row.lm), **unmasked(row, m, base, self.workshop.show)}
         if isinstance(row, Ensemble):
             return {"lm": self.workshop.about(*row.lm), **self.ensembles.measure(row)}
         about = self.workshop.about(*row.lm)

@@ -18,19 +18,22 @@ from knnlm.learning.soft import KEPT
 from knnlm.paper.apprentice import first_of_family
 from knnlm.paper.derive import zero_rows
 from knnlm.paper.recipes.baselines import exactly, paper_arm
-from knnlm.paper.rows import Combined, Learned, Listed, Reach, Row, Temperatures, lms_of
+from knnlm.paper.rows import Combined, Learned, Listed, Reach, Row, Temperatures, Unmasked, lms_of
 from knnlm.paper.runner import most_neighbours
 from knnlm.paper.scales import Scale
 from knnlm.paper.workshop import Search, search_of
 from knnlm.search.factory import default_factory
 
 # Operations of a matrix product in the time that one operation of this work takes.
-_SLOWER = {"train": 1.6, "build": 1.3, "exact": 1.8, "kmeans": 1.0, "lookup": 45.0, "softmax": 1000.0}
+_SLOWER = {
+    "train": 1.6, "build": 1.3, "exact": 1.8, "kmeans": 1.0, "lookup": 45.0, "softmax": 1000.0, "exponential": 60.0,
+}  # fmt: skip
 _KMEANS_ROUNDS = 25
 _OVERLAP = 2  # windows overlap by half
 _TAUS = 50  # passes over the neighbours for each row, about
 _TAUS_LEARNED = 25  # of a substitute, over the LM and over the calibrated one
 _TEMPERATURES = 80
+_TAUS_UNMASKED = 9
 _REACH_ROUNDS = 10  # in which the words that are left become fewer
 
 
@@ -81,6 +84,7 @@ def plan(rows: Iterable[Row], scale: Scale, speed: float | None = None) -> Plan:
         steps.append(_search(search, k, scale))
     steps += _learning(chosen, scale)
     steps += [_reach(row, scale) for row in chosen if isinstance(row, Reach)]
+    steps += [_unmasked(row, scale) for row in chosen if isinstance(row, Unmasked)]
     steps.append(_measuring(chosen, scale))
     timed = (s._replace(seconds=s.seconds / speed) for s in steps)
     return Plan(tuple(timed), len(chosen), speed)
@@ -240,6 +244,13 @@ def _reach(row: Reach, scale: Scale) -> Step:
     shape = scale.shape(row.of)
     work = _REACH_ROUNDS * 2 * 2 * shape.vocab_size**2 * shape.width
     return Step("reach", f"{row.of}: {shape.vocab_size:,} words of {shape.width}", work, 0)
+
+
+def _unmasked(row: Unmasked, scale: Scale) -> Step:
+    """All scores of both texts, and their exponentials at every τ that is looked at closely."""
+    rows, queries = scale.sizes.train, scale.sizes.valid + scale.sizes.test
+    work = queries * rows * (2 * scale.shape(row.of).width + _SLOWER["exponential"] * _TAUS_UNMASKED)
+    return Step("unmasked", f"{row.name}: {queries:,} tokens, {rows:,} rows", work, 0)
 
 
 def _measuring(rows: Iterable[Row], scale: Scale) -> Step:

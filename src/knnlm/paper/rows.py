@@ -238,6 +238,30 @@ class Listed:
 
 
 @dataclass(frozen=True)
+class Unmasked:
+    """All rows of the store vote: the equation without its mask."""
+
+    of: str = "main"
+    state: Literal["att", "ffn"] = "att"
+    metric: Metric = "l2"
+
+    @property
+    def name(self) -> str:
+        """Of the LM, the state and the metric."""
+        return f"{self.of}_{self.state}_{self.metric}_unmasked"
+
+    @property
+    def arms(self) -> tuple[Arm, ...]:
+        """Nothing is searched for."""
+        return ()
+
+    @property
+    def lm(self) -> tuple[str, int | None]:
+        """The base LM."""
+        return (self.of, None)
+
+
+@dataclass(frozen=True)
 class Reach:
     """Which words no state can make the LM's most probable one."""
 
@@ -285,7 +309,7 @@ class Ensemble:
         return ("main", None)
 
 
-Row = Evaluate | Temperatures | Counts | Location | Words | Learned | Combined | Listed | Reach | Ensemble
+Row = Evaluate | Temperatures | Counts | Location | Words | Learned | Combined | Listed | Reach | Ensemble | Unmasked
 
 
 def lms_of(row: Row) -> tuple[tuple[str, int | None], ...]:

@@ -14,7 +14,7 @@ from knnlm.paper.present.content import Figure
 from knnlm.paper.present.tables import setting
 from knnlm.paper.recipes.baselines import paper_arm
 from knnlm.paper.recipes.recompute import four
-from knnlm.paper.rows import Arm, Counts, Words
+from knnlm.paper.rows import Arm, Counts, Unmasked, Words
 from knnlm.paper.scales import Scale
 from knnlm.paper.word_types import trend
 from knnlm.report.svg import DASHES, INK, MARKERS, SERIES, drawing
@@ -71,8 +71,8 @@ def temperatures(records: Records, scale: Scale, fraction: float) -> Figure:
     return plot(name, caption, lines, "temperature τ", log=True, base=base, also=mark)
 
 
-def neighbours(records: Records, rows: Sequence[Counts]) -> Figure:
-    """Perplexity against k."""
+def neighbours(records: Records, rows: Sequence[Counts], whole: Sequence[Unmasked]) -> Figure:
+    """Perplexity against k, up to all rows of the main LM's store."""
     lines = []
     for row in rows:
         record = records.get(row.name)
@@ -82,6 +82,11 @@ def neighbours(records: Records, rows: Sequence[Counts]) -> Figure:
                 lines.append(Line(f"{setting(row.arm)}, {words}", [p["k"] for p in points],
                                   [p[field]["ppl"] for p in points]))  # fmt: skip
     base = next((records[r.name]["results"]["base"]["ppl"] for r in rows if r.name in records), None)
+    for every in whole:
+        record = records.get(every.name)
+        if record is not None and every.of == "main":
+            results = record["results"]
+            lines.append(Line(f"{every.state}, all rows, tuned τ", [results["rows"]], [results["tuned"]["ppl"]]))
     return plot("neighbours", "Test perplexity against the number of neighbours k.", lines, "k", log=True, base=base)
 
 

@@ -13,7 +13,7 @@ from knnlm.paper.recipes import ensembling, ruled_out, sceptic
 from knnlm.paper.recipes import words as words_recipe
 from knnlm.paper.recipes.audit import precision, sign, zeros
 from knnlm.paper.recipes.baselines import exactly, paper_arm
-from knnlm.paper.rows import Counts, Evaluate, Recipe, Words
+from knnlm.paper.rows import Counts, Evaluate, Recipe, Unmasked, Words
 from knnlm.paper.scales import Scale
 
 _UNITS = (
@@ -105,14 +105,15 @@ def regimes_part(records: Records, scale: Scale) -> list[Part]:
 
 def sceptic_part(records: Records, scale: Scale, found: Findings) -> list[Part]:
     """How many neighbours, which approximation, fewer dimensions."""
-    rows = [r for r in sceptic.neighbours(scale).rows if isinstance(r, Counts)]
+    every = sceptic.neighbours(scale).rows
+    rows, whole = [r for r in every if isinstance(r, Counts)], [r for r in every if isinstance(r, Unmasked)]
     arm = paper_arm(scale)
     indexes = [(f"{f}, {n} probed", replace(arm, factory=f, nprobe=n)) for f, n in scale.factories]
     indexes += [("the paper's kind of index", arm), ("exact", exactly(arm))]
     reduced = [(f"{w} principal components, exact", replace(exactly(arm), width=w)) for w in scale.components]
     return [
         tables.findings_table(measured(found.sceptic)),
-        figures.neighbours(records, rows), tables.counts_table(records, rows),
+        figures.neighbours(records, rows, whole), tables.counts_table(records, rows, whole),
         figures.approximations(records, scale), tables.arms_table(records, [*indexes, *reduced]),
     ]  # fmt: skip
 

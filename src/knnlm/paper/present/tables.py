@@ -13,7 +13,7 @@ from knnlm.paper.findings import Finding, Records
 from knnlm.paper.present.content import Table, effect, number, percent
 from knnlm.paper.present.words import numbers, outcome, reading
 from knnlm.paper.recipes import audit, baselines, models, recompute
-from knnlm.paper.rows import Arm, Counts, Evaluate, Temperatures
+from knnlm.paper.rows import Arm, Counts, Evaluate, Temperatures, Unmasked
 from knnlm.paper.scales import Scale
 
 PAIRS = {"faiss": "FAISS", "exact": "real", "real": "real", "half": "real in fp16", "flipped": "flipped"}
@@ -174,8 +174,8 @@ def models_table(records: Records, scale: Scale) -> Table:
     return Table(("row", "parameters", "base LM", "kNN-LM", "gain", "vs base", "vs calibrated"), tuple(rows))
 
 
-def counts_table(records: Records, rows: Sequence[Counts]) -> Table:
-    """Perplexity against k."""
+def counts_table(records: Records, rows: Sequence[Counts], whole: Sequence[Unmasked]) -> Table:
+    """Perplexity against k, and with all rows."""
     cells = []
     for row in rows:
         found = records.get(row.name)
@@ -186,6 +186,15 @@ def counts_table(records: Records, rows: Sequence[Counts]) -> Table:
                 f"{setting(row.arm)}, k = {point['k']:,}", f"{point['coverage']:.3f}", number(point["tau_1"]["ppl"]),
                 number(point["tuned"]["ppl"]), f"{point['tuned']['temperature']:.3g}",
                 f"{point['tuned']['lambda']:.3f}",
+            ))  # fmt: skip
+    for every in whole:
+        found = records.get(every.name)
+        if found is not None:
+            tuned = found["results"]["tuned"]
+            cells.append((
+                f"{every.of}: {every.state}, {every.metric.upper()}, all {found['results']['rows']:,} rows",
+                f"{tuned['coverage']:.3f}", "", number(tuned["ppl"]), f"{tuned['temperature']:.3g}",
+                f"{tuned['lambda']:.3f}",
             ))  # fmt: skip
     return Table(("row", "coverage", "interp. at τ = 1", "interp. tuned", "τ", "λ"), tuple(cells))
 

@@ -6,15 +6,18 @@
 from dataclasses import replace
 
 from knnlm.paper.recipes.baselines import exactly, paper_arm
-from knnlm.paper.rows import Counts, Evaluate, Recipe
+from knnlm.paper.recipes.substitutes import STATES
+from knnlm.paper.rows import Counts, Evaluate, Recipe, Unmasked
 from knnlm.paper.scales import Scale
 
 
 def neighbours(scale: Scale) -> Recipe:
-    """k from one to thousands, exact and approximate, all from one search each."""
+    """k from one to thousands, exact and approximate, all from one search each; and all rows of the store, for every
+    seed of the main LM."""
     arm = replace(paper_arm(scale), k=max(scale.ks))
     rows = tuple(Counts(a, scale.ks) for a in (exactly(arm), arm))
-    return Recipe("neighbours", "How many neighbours", (), rows)
+    whole = tuple(Unmasked(lm, state) for lm in scale.seeds for state in STATES)
+    return Recipe("neighbours", "How many neighbours", (), (*rows, *whole))
 
 
 def approximations(scale: Scale) -> Recipe:

@@ -1,0 +1,72 @@
+"""All rows of a store vote: the record of an Unmasked row.
+
+τ is looked for on some of the validation text first, over a wide range in units of how much scores differ, and then
+closely on all of it. Reported on test text, mixed with the LM and with the calibrated one.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from knnlm.components.embeddings import row_scores
+from knnlm.components.unmasked import unmasked_logprobs
+from knnlm.metrics import helping, perplexity
+from knnlm.mixture import fit_lambda, mix, oracle
+from knnlm.paper.numbers import Base, Logs, Sums, base_numbers, or_none
+from knnlm.paper.rows import Unmasked
+from knnlm.paper.workshop import Material
+from knnlm.states.store import Store
+
+_FACTORS = tuple(4.0**e for e in range(-6, 3))
+_NEAR = tuple(2.0 ** (e / 4) for e in range(-4, 5))
+_SOME = 512
+
+
+def unmasked(row: Unmasked, m: Material, base: Base, progress: bool) -> dict[str, Any]:
+    """τ, λ and perplexities over both LMs."""
+    keys, tokens = m.store.key(row.state), m.store.targets
+
+    def logs(queries: Store, some: Any, taus: list[float]) -> Logs:
+        states, targets = queries.key(row.state).all()[some], queries.targets[some]
+        return unmasked_logprobs(keys, tokens, states, targets, row.metric, taus, progress)
+
+    some = _spread_out(m.valid.rows)
+    unit = _unit(keys.gather(_spread_out(m.store.rows)), m.valid.key(row.state).gather(some), row)
+    coarse = [unit * factor for factor in _FACTORS]
+    first = logs(m.valid, some, coarse)
+    lms = {"tuned": (base.valid, base.test), "on_calibrated": (base.calibrated_valid, base.calibrated_test)}
+    centres = {coarse[_best(valid[some], first)] for valid, _ in lms.values()}
+    taus = sorted({centre * near for centre in centres for near in _NEAR})
+    found = logs(m.valid, slice(None), taus)
+    chosen = {name: _best(valid, found) for name, (valid, _) in lms.items()}
+    test = logs(m.test, slice(None), [taus[place] for place in chosen.values()])
+    sums = Sums(m, base)
+    record: dict[str, Any] = {"base": base_numbers(base, m), "rows": m.store.rows}
+    for (name, place), votes in zip(chosen.items(), test, strict=True):
+        valid_lm, test_lm = lms[name]
+        lam = fit_lambda(valid_lm, found[place])
+        mixed = mix(test_lm, votes, lam)
+        record[name] = {
+            "temperature": taus[place], "lambda": lam, "valid_ppl": perplexity(mix(valid_lm, found[place], lam)),
+            "ppl": or_none(perplexity(mixed)), "alone_ppl": or_none(perplexity(votes)),
+            "oracle": perplexity(oracle(test_lm, votes)), "helping": helping(test_lm, votes),
+            "coverage": float(np.isfinite(votes).mean()),
+        }  # fmt: skip
+        sums.add(name, mixed)
+    return {**record, "documents": sums.found}
+
+
+def _best(lm: Logs, votes: Logs) -> int:
+    """Which of several τ mixes best with an LM."""
+    return int(np.argmin([perplexity(mix(lm, v, fit_lambda(lm, v))) for v in votes]))
+
+
+def _spread_out(rows: int) -> Any:
+    return np.unique(np.linspace(0, rows - 1, min(_SOME, rows)).astype(np.int64))
+
+
+def _unit(stored: Any, asked: Any, row: Unmasked) -> float:
+    """How much the scores of one query differ, as a standard deviation."""
+    rows, queries = (torch.from_numpy(x.astype(np.float32)) for x in (stored, asked))
+    return float(row_scores(rows, queries, row.metric, 1.0).std(1).mean()) or 1.0
