@@ -12,8 +12,8 @@ from knnlm.paper.present.shares import points
 from knnlm.paper.present.substitutes import heads_table, rates_table, words
 from knnlm.paper.recipes import beyond, capacity, recipes
 from knnlm.paper.recipes.baselines import exactly, paper_arm
-from knnlm.paper.recipes.substitutes import both
-from knnlm.paper.rows import Combined, Learned
+from knnlm.paper.recipes.substitutes import STATES, both
+from knnlm.paper.rows import Combined, Learned, Unmasked
 from knnlm.paper.scales import SCALES
 from knnlm.paper.shares import share_of_gain
 from tests.paper.conftest import Smoke
@@ -137,3 +137,12 @@ def test_the_papers_scale_has_every_size_of_its_figure() -> None:
     rows = capacity.recipe(SCALES["paper"]).rows
     assert {row.size for row in rows if isinstance(row, Learned)} == set(range(1, 10))
     assert len(beyond.combinations(SCALES["paper"])) >= 2
+
+
+def test_all_rows_vote_and_cover_what_neighbours_cover(smoke: Smoke) -> None:
+    for state in STATES:
+        near = smoke.records[replace(exactly(paper_arm(smoke.scale)), state=state).name]["results"]
+        whole = smoke.records[Unmasked(state=state).name]["results"]
+        assert whole["tuned"]["coverage"] >= near["coverage"]
+        assert whole["tuned"]["valid_ppl"] < whole["base"]["valid_ppl"]
+        assert whole["base"] == near["base"]

@@ -11,6 +11,8 @@ from knnlm.paper.recipes.substitutes import STATES
 from knnlm.paper.rows import Unmasked
 from knnlm.paper.scales import Scale
 
+OVER = ", over the calibrated LM"
+
 
 def doubts(scale: Scale) -> tuple[Claim, ...]:
     """A sceptic's."""
@@ -27,7 +29,7 @@ def doubts(scale: Scale) -> tuple[Claim, ...]:
             Claim(name=f"all rows beat the nearest {arm.k:,} ({state}{over}, own τ)", where="sceptic",
                   says="The mask costs something: farther rows have a say too.",
                   terms=better(Unmasked(state=state), near, field))
-            for field, over in (("tuned", ""), ("on_calibrated", ", over the calibrated LM"))
+            for field, over in (("tuned", ""), ("on_calibrated", OVER))
         ]  # fmt: skip
     theirs = next(row.cells for row in published()["text"] if "before" in row.cells)
     for width in scale.components:

@@ -210,8 +210,7 @@ class Bench:
         helped = {}
         for name, arm in (("exact", row.exact), ("approximate", row.approximate)):
             valid, test = self.workshop.votes(arm, "valid"), self.workshop.votes(arm, "test")
-            best = min(tau_sweep(base.valid, valid), key=lambda p: p.ppl)
-            helped[name] = test.logprobs(best.temperature) > base.test
+            helped[name] = test.logprobs(taus.best(base.valid, valid).temperature) > base.test
         tokenizer = self.workshop.model(row.exact.lm, row.exact.step).tokenizer
         kinds = word_types(m.test, m.store, tokenizer, helped["exact"], helped["approximate"], row.least)
         return {"words": [kind._asdict() for kind in kinds]}

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from matplotlib.figure import Figure as Canvas
 
 from knnlm.paper.claims import FIELDS
+from knnlm.paper.doubts import OVER
 from knnlm.paper.expected import printed_row, published
 from knnlm.paper.findings import Finding, Records
 from knnlm.paper.present import ruled_out, substitutes
@@ -81,7 +82,7 @@ def answer(found: Findings, records: Records, scale: Scale) -> list[Section]:
     parts: list[Part] = [*_opening(named, records, scale)]
     if drawn is not None:
         parts += [*(f"**{reason.title}.** {reason.says}" for reason in REASONS), reasons, _READING, drawn]
-    parts += without_search(records, scale)
+    parts += [*mask_cost(named, scale), *without_search(records, scale)]
     return [
         Section("Why they work: the answer in short", parts),
         Section("What it is not: the hypotheses that the paper ruled out",
@@ -163,6 +164,18 @@ def reasons_figure(named: Named) -> Figure | None:
         axes.grid(color=INK, alpha=0.12, linewidth=0.6, axis="x")
 
     return Figure("reasons", caption, drawing("reasons", caption, (7.0, 0.8 + 0.42 * len(lines)), draw))
+
+
+def mask_cost(named: Named, scale: Scale) -> list[str]:
+    """What looking at the nearest alone costs."""
+    k = f"{paper_arm(scale).k:,}"
+    found = [named.get(f"all rows beat the nearest {k} (att{over}, own τ)") for over in ("", OVER)]
+    if found[0] is None or found[1] is None:
+        return []
+    return [
+        f"**The mask.** Only the nearest {k} vote. Against all rows of the store voting, each at its own τ, that costs "
+        f"{numbers(found[0])} over the LM and {numbers(found[1])} over the calibrated LM (att, exact)."
+    ]
 
 
 def without_search(records: Records, scale: Scale) -> list[str]:

@@ -9,6 +9,7 @@ from knnlm.paper.present import figures, regimes, shares, substitutes, tables, w
 from knnlm.paper.present import ruled_out as present
 from knnlm.paper.present.checks import Findings, measured
 from knnlm.paper.present.content import Part, Section
+from knnlm.paper.present.pressed import pressed_figure
 from knnlm.paper.recipes import ensembling, ruled_out, sceptic
 from knnlm.paper.recipes import words as words_recipe
 from knnlm.paper.recipes.audit import precision, sign, zeros
@@ -30,6 +31,7 @@ def substitutes_sections(records: Records, scale: Scale, found: Findings) -> lis
     """What can be had without a search."""
     drawn = [f for f in (shares.shares_figure(records, scale),) if f is not None]
     curve = [f for f in (substitutes.capacity_figure(records, scale),) if f is not None]
+    clusters = [f for f in (pressed_figure(records, scale),) if f is not None]
     return [
         Section("Without a search: the paper's claims about substitutes",
                 [words.counts(found.learned), tables.findings_table(measured(found.learned)), *drawn]
@@ -38,7 +40,7 @@ def substitutes_sections(records: Records, scale: Scale, found: Findings) -> lis
         Section("More embeddings for each word", [*curve, substitutes.capacity_table(records, scale)]),
         Section("Embeddings for the words that need them", [substitutes.adaptive_table(records, scale)]),
         Section("Mixtures of softmaxes", [substitutes.softmaxes_table(records, scale)]),
-        Section("Clusters, and learning to be mixed", [substitutes.others_table(records, scale)]),
+        Section("Clusters, and learning to be mixed", [*clusters, substitutes.others_table(records, scale)]),
         Section("The best without a search",
                 [substitutes.beyond_table(records, scale), tables.findings_table(measured(found.beyond))]),
         Section("Learning rates", [substitutes.rates_table(records)]),

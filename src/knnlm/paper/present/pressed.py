@@ -1,0 +1,49 @@
+"""Perplexity against the number of clusters that a store is pressed to, up to all of its rows."""
+
+from typing import Any
+
+import numpy as np
+
+from knnlm.paper.findings import Records
+from knnlm.paper.present.content import Figure
+from knnlm.paper.present.figures import Line, plot
+from knnlm.paper.present.substitutes import seeds_of
+from knnlm.paper.recipes.baselines import exactly, paper_arm
+from knnlm.paper.recipes.clusters import pressed
+from knnlm.paper.recipes.substitutes import STATES
+from knnlm.paper.rows import Unmasked
+from knnlm.paper.scales import Scale
+from knnlm.report.svg import INK
+
+
+def pressed_figure(records: Records, scale: Scale) -> Figure | None:
+    """Clusters of att and ffn over the calibrated LM, beside exact search for the nearest."""
+    lines = []
+    for state in STATES:
+        points = []
+        for size in (*scale.learning.fewer, *scale.learning.clusters):
+            names = seeds_of(records, pressed(state, size))
+            ppls = [records[name]["results"]["on_calibrated"]["ppl"] for name in names]
+            if ppls:
+                points.append((size * scale.shape("main").vocab_size, float(np.mean(ppls)), (min(ppls), max(ppls))))
+        whole = records.get(Unmasked(state=state).name)
+        if points and whole is not None:
+            ppl = whole["results"]["on_calibrated"]["ppl"]
+            points.append((whole["results"]["rows"], ppl, (ppl, ppl)))
+        if points:
+            lines.append(Line(f"clusters of {state}", *map(list, zip(*points, strict=True))))
+    knn = records.get(exactly(paper_arm(scale)).name)
+    if not lines or knn is None:
+        return None
+    base, level = knn["results"]["base"]["calibrated_ppl"], knn["results"]["on_calibrated"]["ppl"]
+    caption = (
+        "Test perplexity over the calibrated LM against the number of clusters that the store is pressed to, each at "
+        "its own τ; the last point of a line is the store itself, all of its rows voting. Bars span the seeds. Dotted: "
+        f"the nearest {paper_arm(scale).k:,} rows (exact search on att)."
+    )
+
+    def also(axes: Any) -> None:
+        axes.axhline(level, color=INK, linewidth=1, linestyle=(0, (1, 2)))
+
+    return plot("clusters", caption, lines, "clusters", log=True, base=base, word="the calibrated LM", also=also,
+                levels=(level,))  # fmt: skip
