@@ -9,7 +9,7 @@ from knnlm.paper.apprentice import first_of_family
 from knnlm.paper.findings import check, gain, with_seed
 from knnlm.paper.learned_claims import HALF, beyond_claims, learned_claims, recovers
 from knnlm.paper.present.shares import points
-from knnlm.paper.present.substitutes import heads_table, rates_table, words
+from knnlm.paper.present.substitutes import beyond_table, heads_table, rates_table, words
 from knnlm.paper.recipes import beyond, capacity, recipes
 from knnlm.paper.recipes.baselines import exactly, paper_arm
 from knnlm.paper.recipes.substitutes import STATES, both
@@ -146,3 +146,8 @@ def test_all_rows_vote_and_cover_what_neighbours_cover(smoke: Smoke) -> None:
         assert whole["tuned"]["coverage"] >= near["coverage"]
         assert whole["tuned"]["valid_ppl"] < whole["base"]["valid_ppl"]
         assert whole["base"] == near["base"]
+
+
+def test_all_seeds_of_a_substitute_are_one_line(smoke: Smoke) -> None:
+    names = [line[0] for line in beyond_table(smoke.records, smoke.scale).rows]
+    assert len(names) == len(set(names)) > 1

@@ -40,8 +40,9 @@ NOTE = (
 
 
 def table(records: Records, scale: Scale, rows: Sequence[Substitute], theirs: Iterable[Published] = ()) -> Table:
-    """Any substitutes, then the paper's lines."""
-    cells = [line for row in rows if (line := _line(records, scale, row)) is not None]
+    """Any substitutes, all seeds of one in one line, then the paper's lines."""
+    once = dict.fromkeys(first for row in rows if isinstance(first := with_seed(row, 0), Learned | Combined))
+    cells = [line for row in once if (line := _line(records, scale, row)) is not None]
     cells = [*_calibrated(records, scale), *cells] if cells else []
     printed = [
         (f"paper: {r.name}" + (f", {r.fields['key']}" if r.fields["key"] not in r.name else ""), "", "",
