@@ -91,7 +91,7 @@ def test_the_commands(store: Store, texts: dict[str, Path], capsys: pytest.Captu
     assert made["name"] == "head"
     assert run(["distill", at, *HEAD_WORDS]) == 0
     told = capsys.readouterr()
-    assert "is learned already" in told.err
+    assert "is there already" in told.err
     assert re.search(r"→ \d+\.\d\d on [\d,]+ tokens, without a search \(with the search: \d+\.\d\d\)", told.out)
     assert run(["eval", at, "--text", test, "--component", "head", "--json"]) == 0
     found = object_of(capsys)
@@ -118,8 +118,12 @@ def test_without_a_wish_the_store_is_pressed_to_clusters(
     made = object_of(capsys)
     assert (made["name"], made["steps"], made["how"]) == ("clusters", 0, None)
     assert made["what"]["size"] == min(2 * store.vocab_size, store.rows // 32, 8192)  # type: ignore[index]
+    assert run(["distill", at, "--text", valid]) == 0
+    assert "component clusters of" in capsys.readouterr().err  # is there already
     assert run(["distill", at, "--text", valid, "--epochs", "1", "--lr", "0.01", "--json"]) == 0
     assert object_of(capsys)["steps"] != 0
+    assert run(["distill", at, "--text", valid, "--key", "ffn"]) == 0
+    assert list_distilled(store) == ["clusters", "clusters-ffn"]
 
 
 def test_neighbours_can_teach(lm: LanguageModel, texts: dict[str, Path], tmp_path: Path) -> None:
@@ -173,7 +177,12 @@ def test_damage_is_seen_and_said(
     file.write_bytes(data)
     for verb in (["verify"], ["eval", "--text", str(texts["test"]), "--component", "head"]):
         assert run([verb[0], str(store.path), *verb[1:]]) == 1
-        assert f"is damaged or missing: run 'knnlm distill {store.path} --name head' again" in capsys.readouterr().err
+        said = capsys.readouterr().err
+        assert "is damaged or missing: run 'knnlm distill" in said
+    hint = re.search(r"run 'knnlm (.*)' again", said)
+    assert hint is not None
+    assert run([*hint[1].split(), "--text", str(texts["valid"])]) == 0  # the same again, not the usual kind
+    assert load_distilled(store, "head").about["xxh3"] == made.about["xxh3"]
     assert run(["info", str(store.path)]) == 0
 
 
@@ -197,7 +206,9 @@ def test_every_public_name_is_what_it_says() -> None:
         (["--kind", "networks"], "did you mean 'network'"),
         (["--name", "../up"], "is not a name for a component"),
         (["--kind", "embeddings", "--taught", "1.5"], "choose 0 to 1"),
-        (["--lr", "0"], "learning rate 0.0 is out of range"),
+        (["--epochs", "1", "--lr", "0"], "learning rate 0.0 is out of range"),
+        (["--lr", "0.1"], "only if --epochs is given: give it too, or leave out --lr"),
+        (["--name", ""], "is not a name for a component"),
         (["--epochs", "0"], "0 epochs are out of range"),
         (["--key", "fnn"], "did you mean 'ffn'"),
         (["--seed", "-1"], "seed -1 is out of range"),
@@ -211,7 +222,7 @@ def test_bad_input(
     store: Store, texts: dict[str, Path], words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = [*words, "--text", str(texts["valid"])] if words else []
-    if "--taught" in words:
+    if "--taught" in words and "--kind" in words:
         assert run(["tune", str(store.path), "--text", str(texts["valid"]), "--exact", "--k", "4"]) == 0
     assert run(["distill", str(store.path), *given]) == 2
     said = capsys.readouterr().err.strip().splitlines()[-1]

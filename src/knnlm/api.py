@@ -242,17 +242,20 @@ def distill(
     """Make a component of the store's rows that `evaluate` and `load` can use in the place of the search.
 
     Mixed, and stopped if it is learned, by a validation text: the one given, or else the one that the store was tuned
-    on. Clusters are learned further only where `lr` or `epochs` is given. `name` is the kind where it is not given;
+    on. Clusters are learned further only where `epochs` is given. `name` is the kind, and the key if one is given;
     `size` counts clusters, embeddings a word, softmaxes, or the inner width of a network, which reads att and ffn;
     `taught` is the share of the loss that neighbours in other documents teach.
     """
     opened = the_store(store)
     what = the_substitute(opened, kind, key, size, metric)
+    name = name if name is not None else kind if key is None else f"{kind}-{key}"
     teacher = choose_tuned(opened, key=key) if taught else None
-    if taught and teacher is None:
+    if taught and teacher is None and what.kind != "clusters":  # to which nothing can be taught
         raise UsageError(f"{opened.path} is not tuned, and neighbours teach at the tuned τ: run 'knnlm tune' first")
+    if what.kind == "clusters" and lr is not None and epochs is None:
+        raise UsageError("clusters are learned further only if --epochs is given: give it too, or leave out --lr")
     how = None
-    if what.kind != "clusters" or lr is not None or epochs is not None:
+    if what.kind != "clusters" or epochs is not None:
         how = replace(HOW, lr=HOW.lr if lr is None else lr, epochs=HOW.epochs if epochs is None else epochs)
     lm = the_model(opened, model, device)
     if text is None and dataset is None and not embedded:
@@ -260,16 +263,7 @@ def distill(
     else:
         valid = queries(opened, source(text, dataset=dataset, embedded=embedded, split="valid"), lm, progress, device)
     return distill_states(
-        opened,
-        valid,
-        lm,
-        what,
-        name=name or kind,
-        how=how,
-        taught=taught,
-        teacher=teacher,
-        seed=seed,
-        progress=progress,
+        opened, valid, lm, what, name=name, how=how, taught=taught, teacher=teacher, seed=seed, progress=progress
     )
 
 

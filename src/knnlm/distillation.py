@@ -59,7 +59,7 @@ def distill(
     seed: int = 0,
     progress: bool = False,
 ) -> Distilled:
-    """Learn `what` from the store; without a `how` clusters stay as k-means leaves them. `taught` is the share of the
+    """Make `what` of the store; without a `how` clusters stay as k-means leaves them. `taught` is the share of the
     loss that neighbours in other documents teach, at the key, metric, k and τ of `teacher`. A component of that name is
     replaced when the new one is done."""
     _check(store, what, name, how, taught, seed)
@@ -73,7 +73,7 @@ def distill(
         t = teacher.retrieval
         about["teacher"] = {"key": t.key, "metric": t.metric, "k": t.k, "temperature": teacher.temperature}
     if (known := _known(store, name, about)) is not None:
-        say(f"component {name} of {store.path} is learned already", progress)
+        say(f"component {name} of {store.path} is there already", progress)
         return known
     work = folder / WORK / fingerprint(about)[:16]  # another request finds nothing of this one
     states = states_of(valid, what.keys)
@@ -82,8 +82,9 @@ def distill(
     if what.kind == "clusters":
         file = work / "clusters.safetensors"
         found = cluster(store, what.keys[0], what.size, what.metric, file, seed=seed, progress=progress)
+        say(f"τ and λ: {valid.rows:,} tokens, {what.size:,} clusters", progress)
         best = at_best_tau(found, valid.lm_logprob, states, valid.targets)
-        module = begin_clusters(best.component)  # type: ignore[arg-type]
+        module = None if how is None else begin_clusters(best.component)  # type: ignore[arg-type]
     else:
         module = begin(what, _one_row_a_word(store, output_embedding(lm.model).weight), seed=seed)
     aim = None
@@ -134,7 +135,10 @@ def _check(store: Store, what: Substitute, name: str, how: Fit | None, taught: f
     if not 0 <= taught <= 1:
         raise UsageError(f"share {taught} taught by neighbours is out of range: choose 0 to 1")
     if taught and what.kind == "clusters":
-        raise UsageError("clusters hold some words impossible, so nothing can be taught to them: leave out --taught")
+        raise UsageError(
+            "clusters hold some words impossible, so nothing can be taught to them: choose --kind embeddings, or leave "
+            "out --taught"
+        )
     if seed < 0:
         raise UsageError(f"seed {seed} is out of range: choose 0 or more")
     for key in what.keys:
@@ -173,10 +177,21 @@ def about_distilled(store: Store, name: str) -> dict[str, Any]:
     return read_json(store.path / FOLDER / name / RECORD, newest_format=FORMAT)
 
 
+def _command(store: Store, about: dict[str, Any], name: str) -> str:
+    """What makes a component of that name again, on the text that the store was tuned on."""
+    what, how = about["what"], about["how"]
+    words = ["knnlm distill", str(store.path), "--name", name, "--kind", what["kind"], "--size", str(what["size"])]
+    words += [] if what["kind"] == "network" else ["--key", what["keys"][0]]
+    words += ["--metric", what["metric"]] if what["kind"] in ("embeddings", "clusters") else []
+    words += ["--taught", f"{about['taught']:g}"] if about["taught"] else []
+    words += [] if how is None else ["--epochs", str(how["epochs"]), "--lr", f"{how['lr']:g}"]
+    return " ".join([*words, *(["--seed", str(about["seed"])] if about["seed"] else [])])
+
+
 def load_distilled(store: Store, name: str) -> Distilled:
     """A component of a store, after checking its bytes and that it was learned from the same model's states."""
     about = about_distilled(store, name)
-    again = f"run 'knnlm distill {store.path} --name {name}' again"
+    again = f"run '{_command(store, about, name)}' again"
     if about["model"] != store.meta["model"]["fingerprint"]:
         raise KnnlmError(f"component {name} of {store.path} was learned from another model's states: {again}")
     if about["store"] != store.fingerprint:

@@ -69,7 +69,7 @@ SCALES = {
 
 class Demo(NamedTuple):
     """What the demo found (each row with the fields of `knnlm eval --json`) and where its page is; `distilled` is what
-    a head learned from the store does without a search."""
+    clusters of the store do without a search."""
 
     page: Page
     report: Path
@@ -100,11 +100,11 @@ def demo(out: str | Path = "demo", scale: str = "demo", *, progress: bool = Fals
         valid, test = (api.queries(store, text, lm, progress) for text in (texts.valid, texts.test))
         settings = _settings(store, size.k, progress)
         measured = [_measure(store, valid, test, what, folder / "rows", progress) for what in settings]
-        head = _without_search(store, valid, test, lm, progress)
-        page = _page(scale, size, trained, lm, store, valid, test, measured, head, str(out))
+        clusters = _without_search(store, valid, test, lm, progress)
+        page = _page(scale, size, trained, lm, store, valid, test, measured, clusters, str(out))
         report = folder / "report.html"
         write_bytes(report, render(page).encode())
-    return Demo(page, report, [_fields(m) for m in measured], _named_lambda(finite(head._asdict())))
+    return Demo(page, report, [_fields(m) for m in measured], _named_lambda(finite(clusters._asdict())))
 
 
 class _Measured(NamedTuple):
@@ -160,7 +160,7 @@ def _without_search(store: Store, valid: Store, test: Store, lm: LanguageModel, 
 
 def _page(
     scale: str, size: Scale, trained: Trained, lm: LanguageModel, store: Store, valid: Store, test: Store,
-    measured: list[_Measured], head: Evaluation, out: str,
+    measured: list[_Measured], clusters: Evaluation, out: str,
 ) -> Page:  # fmt: skip
     best = min(measured, key=lambda m: m.tuned.interp_ppl)
     curves = [_curves(store, valid, m.tuned) for m in measured]
@@ -174,7 +174,7 @@ def _page(
         temperature_curves=tuple(tau for tau, _ in curves),
         lambda_curves=tuple(lam for _, lam in curves),
         passage=text,
-        facts=_facts(scale, size, trained, store, valid, test, measured, head),
+        facts=_facts(scale, size, trained, store, valid, test, measured, clusters),
         commands=_next_commands(out),
         command="knnlm demo" + ("" if scale == "demo" else f" --scale {scale}") + f" --out {out}",
     )
@@ -205,7 +205,7 @@ def _row(m: _Measured) -> Row:
 
 def _facts(
     scale: str, size: Scale, trained: Trained, store: Store, valid: Store, test: Store, measured: list[_Measured],
-    head: Evaluation,
+    clusters: Evaluation,
 ) -> tuple[tuple[str, str], ...]:  # fmt: skip
     p = size.preset
     return (
@@ -216,8 +216,8 @@ def _facts(
         ("Store", f"{store.rows:,} rows, window {store.meta['window']}, stride {store.meta['stride']}"),
         ("Validation text", f"{valid.rows:,} tokens (λ and τ are tuned here)"),
         ("Test text", f"{test.rows:,} tokens, {test.words:,} words (everything is reported here)"),
-        ("Without a search", f"clusters of {store.keys[0]} instead of its rows: {head.base_ppl:.1f} → "
-                             f"{head.interp_ppl:.1f} at λ = {head.lam:.2f} (knnlm distill)"),
+        ("Without a search", f"clusters of {store.keys[0]} instead of its rows: {clusters.base_ppl:.1f} → "
+                             f"{clusters.interp_ppl:.1f} at λ = {clusters.lam:.2f} (knnlm distill)"),
         ("Interval", f"paired bootstrap, resampling each {measured[0].evaluation.ratio_ci95_unit}"),
         ("Scale", scale),
         ("knnlm", __version__),

@@ -1,6 +1,7 @@
 """Clusters of a store: every row counted once in the nearest, found again, learned further; and the best τ."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,11 +9,13 @@ import torch
 
 from knnlm.components.embeddings import new_embeddings
 from knnlm.errors import KnnlmError, UsageError
+from knnlm.learning import clustering
 from knnlm.learning.clustering import cluster
 from knnlm.learning.fit import Fit
 from knnlm.learning.learn import learn
 from knnlm.learning.substitutes import begin_clusters
 from knnlm.learning.temperature import at_best_tau, at_tau
+from knnlm.lm.checkpoint import save_tensors
 from knnlm.metrics import perplexity
 from knnlm.mixture import fit_lambda, mix
 from knnlm.states.store import Store, states_of
@@ -45,6 +48,28 @@ def test_clusters_are_found_again_and_not_mistaken(store: Store, tmp_path: Path)
         cluster(store, "ffn", 5, "l2", tmp_path / "c.safetensors")
     with pytest.raises(UsageError, match="more than the"):
         cluster(store, "att", store.rows + 1, "l2", tmp_path / "d.safetensors")
+
+
+def test_an_interrupted_k_means_goes_on_and_ends_the_same(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = cluster(store, "att", 7, "l2", tmp_path / "whole.safetensors")
+    real, rounds = save_tensors, 0
+
+    def dies(*given: Any) -> None:
+        nonlocal rounds
+        rounds += 1
+        real(*given)
+        if rounds == 4:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(clustering, "save_tensors", dies)
+    with pytest.raises(KeyboardInterrupt):
+        cluster(store, "att", 7, "l2", tmp_path / "cut.safetensors")
+    again = cluster(store, "att", 7, "l2", tmp_path / "cut.safetensors")
+    assert rounds == clustering.ROUNDS  # none was made twice
+    assert torch.equal(again.centroids, whole.centroids)
+    assert sorted(f.name for f in tmp_path.glob("*.safetensors")) == ["cut.safetensors", "whole.safetensors"]
 
 
 def test_learning_them_further_lowers_the_mixture(store: Store, queries: Store, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from knnlm.cli.main import run
 from knnlm.lm.documents import HubDataset
 from knnlm.paper.plan import plan
 from knnlm.paper.recipes import capacity, chosen, recipes
+from knnlm.paper.rows import Unmasked
 from knnlm.paper.runner import load_records, most_neighbours, unique_rows
 from knnlm.paper.scales import SCALES, SMOKE_SCALE, HubArticles
 from knnlm.states.store import open_store
@@ -128,6 +129,12 @@ def test_a_plan_of_what_is_learned_has_the_lm_and_its_store() -> None:
     found = plan(rows, SCALES["laptop"], speed=1e10)
     assert [step.kind for step in found.steps][:2] == ["train", "build"]
     assert sum(step.kind == "learn" for step in found.steps) > len(rows)  # other learning rates are tried
+
+
+def test_a_plan_counts_all_rows_voting_without_a_search() -> None:
+    found = plan([Unmasked()], SCALES["laptop"], speed=1e10)
+    assert [step.kind for step in found.steps] == ["train", "build", "unmasked", "measure"]
+    assert found.steps[2].seconds > 20_000 * 304_391 * 2 * 256 / 1e10
 
 
 def test_a_plan_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,12 +1,16 @@
 """knnlm distill"""
 
 import math
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from knnlm.cli.options import Dataset, Device, Json, Model, StorePath, Texts, UseEmbedded, show
 from knnlm.learning.usual import CLUSTERS_A_WORD, KIND, MOST_CLUSTERS, ROWS_A_CLUSTER, WIDTHS
+
+if TYPE_CHECKING:
+    from knnlm.distillation import Distilled
 
 
 def distill(
@@ -17,7 +21,7 @@ def distill(
     model: Model = None,
     name: Annotated[
         str | None,
-        typer.Option("--name", help="What to call it; an older one of that name is replaced. Its kind, if not given."),
+        typer.Option("--name", help="What to call it (its kind, and the key if given); an older one is replaced."),
     ] = None,
     kind: Annotated[
         str, typer.Option("--kind", help="clusters, embeddings, softmaxes, or network (which reads att and ffn).")
@@ -54,25 +58,31 @@ def distill(
     Example: knnlm distill store --embedded
     """
     from knnlm import api
-    from knnlm.components.saved import kind_of
-    from knnlm.resolve import the_store
-    from knnlm.settings import choose_tuned
 
     found = api.distill(
         store, text or None, dataset=dataset, embedded=embedded, model=model, name=name, kind=kind, key=key, size=size,
         metric=metric, taught=taught, lr=lr, epochs=epochs, seed=seed, device=device, progress=True,
     )  # fmt: skip
+    lines = [*_lines(found, store), f"next: knnlm eval {store} {'--embedded' if embedded else '--text TEST'} "
+             f"--component {found.name}"]  # fmt: skip
+    show(json, {"name": found.name, "multiplications": found.component.multiplications, **found.about}, lines)
+
+
+def _lines(found: "Distilled", store: Path) -> list[str]:
+    """What was made, and what it gives on the validation text; beside it the search, if that was tuned on the same."""
+    from knnlm.components.saved import kind_of
+    from knnlm.resolve import the_store
+    from knnlm.settings import choose_tuned
+
     about, made = found.about, found.component
     states = " and ".join(made.keys)
     tuned = choose_tuned(the_store(store))
     beside = ""
     if tuned is not None and tuned.tokens == about["tokens"] and math.isclose(tuned.base_ppl, about["base_ppl"]):
         beside = f" (with the search: {tuned.interp_ppl:.2f})"
-    lines = [
+    return [
         f"{found.name}: {kind_of(made)} on {states}, {made.multiplications:,} multiplications a token; "
         f"λ {found.lam:.3f}, τ {made.tau:.4g}",
         f"validation perplexity {about['base_ppl']:.2f} → {about['interp_ppl']:.2f} on {about['tokens']:,} tokens, "
         f"without a search{beside}",
-        f"next: knnlm eval {store} {'--embedded' if embedded else '--text TEST'} --component {found.name}",
     ]
-    show(json, {"name": found.name, "multiplications": made.multiplications, **about}, lines)

@@ -2,8 +2,8 @@
 
     p(w) = Σ_{i: token_i = w} softmax(W_ds ⊗ h_ds / τ)_i          over all i
 
-What neighbours, indexes and clusters approximate. Rows are read a block at a time and their weights summed as they
-come, for several τ at once; the largest score is taken out. Knows nothing of λ or of files.
+Neighbours are its largest terms. Rows are read once, a block at a time, and their weights summed as they come, for
+several τ at once; the largest score is taken out. Knows nothing of λ or of files.
 """
 
 from collections.abc import Sequence
@@ -41,46 +41,48 @@ def unmasked_logprobs(
     """log p(target) (T, B) of every state at every τ; -inf where no row holds the target."""
     for tau in taus:
         check_tau(tau)
-    found = np.empty((len(taus), len(targets)))
-    queries, wanted = torch.from_numpy(states.astype(np.float32)), torch.from_numpy(targets.astype(np.int64))
-    held = torch.from_numpy(tokens.astype(np.int64))
-    with Meter("all rows vote", len(targets), "tokens", progress) as meter:
-        for start in range(0, len(targets), _QUERIES):
-            block = slice(start, start + _QUERIES)
-            found[:, block] = _votes(keys, held, queries[block], wanted[block], metric, taus)
-            meter.advance(len(wanted[block]))
-    return found
+    asked, held = torch.from_numpy(states.astype(np.float32)), torch.from_numpy(tokens.astype(np.int64))
+    wanted = torch.from_numpy(targets.astype(np.int64))
+    blocks = [slice(start, start + _QUERIES) for start in range(0, len(targets), _QUERIES)]
+    sums = [_Sums(len(wanted[block]), taus) for block in blocks]
+    with Meter("all rows vote", len(tokens), "rows", progress) as meter:
+        for start, rows in keys.blocks(_ROWS):
+            stored, words = torch.from_numpy(rows.astype(np.float32)), held[start : start + len(rows)]
+            for block, so_far in zip(blocks, sums, strict=True):
+                so_far.add(row_scores(stored, asked[block], metric, 1.0), words[None] == wanted[block, None])
+            meter.advance(len(rows))
+    return np.concatenate([so_far.logprobs() for so_far in sums], axis=1)
 
 
-def _votes(
-    keys: Rows,
-    tokens: torch.Tensor,
-    queries: torch.Tensor,
-    targets: torch.Tensor,
-    metric: Metric,
-    taus: Sequence[float],
-) -> NDArray[np.float64]:
-    """log Σ exp(score/τ) of the rows that hold the target, less that of all rows."""
-    every = torch.full((len(queries),), -torch.inf)
-    mine = torch.full((len(queries),), -torch.inf)  # best scores so far, of all rows and of those that hold the target
-    of_all = torch.zeros(len(taus), len(queries), dtype=torch.float64)
-    of_mine = torch.zeros_like(of_all)
-    for start, rows in keys.blocks(_ROWS):
-        scores = row_scores(torch.from_numpy(rows.astype(np.float32)), queries, metric, 1.0)
-        who, which = (tokens[None, start : start + len(rows)] == targets[:, None]).nonzero(as_tuple=True)
+class _Sums:
+    """Σ exp(score/τ) of all rows so far and of those that hold the target; each has its best score taken out."""
+
+    def __init__(self, queries: int, taus: Sequence[float]) -> None:
+        self.taus = taus
+        self.best, self.best_held = torch.full((queries,), -torch.inf), torch.full((queries,), -torch.inf)
+        self.all = torch.zeros(len(taus), queries, dtype=torch.float64)
+        self.held = torch.zeros_like(self.all)
+
+    def add(self, scores: torch.Tensor, hits: torch.Tensor) -> None:
+        """Scores (B, R) of further rows, and which of them hold their query's target. Changes `scores`."""
+        who, which = hits.nonzero(as_tuple=True)
         held = scores[who, which]
-        best, best_held = torch.maximum(every, scores.amax(1)), mine.scatter_reduce(0, who, held, "amax")
+        best = torch.maximum(self.best, scores.amax(1))
+        best_held = self.best_held.scatter_reduce(0, who, held, "amax")
         scores -= best[:, None]
         held = (held - best_held[who]).double()
-        for place, tau in enumerate(taus):
-            of_all[place] *= _shrunk(every, best, tau)
-            of_all[place] += (scores / tau).exp_().sum(1)
-            of_mine[place] *= _shrunk(mine, best_held, tau)
-            of_mine[place].index_add_(0, who, (held / tau).exp())
-        every, mine = best, best_held
-    ratio = (mine - every).double() / torch.tensor(taus, dtype=torch.float64)[:, None]
-    found: NDArray[np.float64] = (ratio + of_mine.log() - of_all.log()).numpy()
-    return found
+        for place, tau in enumerate(self.taus):
+            self.all[place] *= _shrunk(self.best, best, tau)
+            self.all[place] += (scores / tau).exp_().sum(1)
+            self.held[place] *= _shrunk(self.best_held, best_held, tau)
+            self.held[place].index_add_(0, who, (held / tau).exp())
+        self.best, self.best_held = best, best_held
+
+    def logprobs(self) -> NDArray[np.float64]:
+        """log of the share of those that hold the target."""
+        ratio = (self.best_held - self.best).double() / torch.tensor(self.taus, dtype=torch.float64)[:, None]
+        found: NDArray[np.float64] = (ratio + self.held.log() - self.all.log()).numpy()
+        return found
 
 
 def _shrunk(before: torch.Tensor, now: torch.Tensor, tau: float) -> torch.Tensor:

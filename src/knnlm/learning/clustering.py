@@ -5,17 +5,21 @@ file, found again. Knows nothing of τ: what comes out votes at τ = 1 until som
 """
 
 from pathlib import Path
+from typing import Any
 
 import faiss
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from knnlm.components.clusters import Clusters, word_shares
 from knnlm.components.saved import load_component, save_component
 from knnlm.errors import DamagedError, UsageError
+from knnlm.lm.checkpoint import read_tensors, save_tensors
 from knnlm.progress import Meter, say
 from knnlm.similarity import Metric
 from knnlm.states.store import Store
+from knnlm.states.table import Column
 
 ROUNDS = 10
 POINTS = 32
@@ -39,20 +43,43 @@ def cluster(
             raise DamagedError(f"{file} holds other clusters: delete it and run the same command again")
         return saved.component
     column = store.key(key)
-    looked = np.random.default_rng(seed).choice(store.rows, min(store.rows, POINTS * count), replace=False)
-    say(f"k-means: {count:,} clusters of {len(looked):,} rows", progress)
-    means = faiss.Kmeans(
-        column.type.width, count, niter=ROUNDS, seed=seed + 1, min_points_per_centroid=1, max_points_per_centroid=POINTS
-    )
-    means.train(column.gather(np.sort(looked)).astype(np.float32))
+    means = _means(column, count, file.with_name(f"{file.stem}-rounds{file.suffix}"), about, progress)
+    index = faiss.IndexFlatL2(column.type.width)
+    index.add(means)
     nearest = np.empty(store.rows, np.int64)
     with Meter("assign", store.rows, "rows", progress) as meter:
         for start, rows in column.blocks(_BLOCK):
-            nearest[start : start + len(rows)] = means.index.search(rows.astype(np.float32), 1)[1][:, 0]
+            nearest[start : start + len(rows)] = index.search(rows.astype(np.float32), 1)[1][:, 0]
             meter.advance(len(rows))
     held, place = np.unique(nearest, return_inverse=True)  # an empty cluster would take probability and give none
-    centroids = torch.from_numpy(np.asarray(means.centroids)[held])
+    centroids = torch.from_numpy(means[held])
     votes = word_shares(place, store.targets, len(held), store.vocab_size)
     found = Clusters((key,), centroids, torch.zeros(len(held)), *votes, metric, 1.0)
     save_component(file, found, about)
+    file.with_name(f"{file.stem}-rounds{file.suffix}").unlink(missing_ok=True)
     return found
+
+
+def _means(column: Column, count: int, file: Path, about: dict[str, Any], progress: bool) -> NDArray[np.float32]:
+    """k-means, a round at a time: FAISS's own rounds, each kept so that an interrupted run goes on with the next."""
+    means: NDArray[np.float32] | None = None
+    done = 0
+    if file.is_file():
+        tensors, note = read_tensors(file)
+        if note["about"] == about:
+            means, done = tensors["means"].numpy(), int(note["rounds"])
+    looked = np.random.default_rng(about["seed"]).choice(len(column), min(len(column), POINTS * count), replace=False)
+    rows = column.gather(np.sort(looked)).astype(np.float32)
+    say(f"k-means: {count:,} clusters of {len(looked):,} rows", progress)
+    with Meter("k-means", ROUNDS, "rounds", progress, done) as meter:
+        for place in range(done, ROUNDS):
+            one = faiss.Kmeans(
+                column.type.width, count, niter=1, seed=about["seed"] + 1, min_points_per_centroid=1,
+                max_points_per_centroid=POINTS,
+            )  # fmt: skip
+            one.train(rows, init_centroids=means)
+            means = np.asarray(one.centroids, np.float32)
+            save_tensors(file, {"means": torch.from_numpy(means)}, {"about": about, "rounds": place + 1})
+            meter.advance(1)
+    assert means is not None
+    return means

@@ -4,7 +4,7 @@ Light to import, since the command line's help says it too. Knows no store.
 """
 
 KIND = "clusters"
-"""At their own τ they had the most of the neighbours' gain of all kinds, for the least work (docs/LOG.md)."""
+"""Of what was measured they have the most of the neighbours' gain, for the least work (docs/LOG.md)."""
 CLUSTERS_A_WORD, ROWS_A_CLUSTER, MOST_CLUSTERS = 2, 32, 8192
 """Clusters: the least of these; k-means takes a time that grows with their square."""
 WIDTHS = 4

@@ -4,14 +4,12 @@ from dataclasses import replace
 
 from knnlm.paper.claims import FIELDS, ratio
 from knnlm.paper.expected import published
-from knnlm.paper.findings import Claim, better, gain, less
+from knnlm.paper.findings import OVER_CALIBRATED, Claim, better, gain, less
 from knnlm.paper.recipes.audit import paper_share
 from knnlm.paper.recipes.baselines import exactly, paper_arm
 from knnlm.paper.recipes.substitutes import STATES
 from knnlm.paper.rows import Unmasked
 from knnlm.paper.scales import Scale
-
-OVER = ", over the calibrated LM"
 
 
 def doubts(scale: Scale) -> tuple[Claim, ...]:
@@ -26,10 +24,10 @@ def doubts(scale: Scale) -> tuple[Claim, ...]:
     for state in STATES:
         near = replace(exactly(arm), state=state)
         found += [
-            Claim(name=f"all rows beat the nearest {arm.k:,} ({state}{over}, own τ)", where="sceptic",
+            Claim(name=all_beat_nearest(scale, state, over), where="sceptic",
                   says="The mask costs something: farther rows have a say too.",
                   terms=better(Unmasked(state=state), near, field))
-            for field, over in (("tuned", ""), ("on_calibrated", OVER))
+            for field, over in (("tuned", ""), ("on_calibrated", OVER_CALIBRATED))
         ]  # fmt: skip
     theirs = next(row.cells for row in published()["text"] if "before" in row.cells)
     for width in scale.components:
@@ -45,6 +43,11 @@ def doubts(scale: Scale) -> tuple[Claim, ...]:
             where="section 5.2", terms=better(other, exactly(arm), "tuned"),
         ))  # fmt: skip
     return tuple(found)
+
+
+def all_beat_nearest(scale: Scale, state: str, over: str = "") -> str:
+    """The name of a claim about the mask."""
+    return f"all rows beat the nearest {paper_arm(scale).k:,} ({state}{over}, own τ)"
 
 
 def audit(scale: Scale) -> tuple[Claim, ...]:

@@ -30,6 +30,8 @@ Records = Mapping[str, Mapping[str, Any]]
 Verdict = Literal["holds", "does not hold", "undecided", "no question", "not measured"]
 Compared = Arm | Learned | Combined | Listed | Ensemble | Unmasked
 MARGIN = 0.005
+OVER_CALIBRATED = ", over the calibrated LM"
+"""In the name of a claim: the LM has its own softmax temperature and a unigram share first."""
 
 
 class Term(NamedTuple):

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from knnlm.paper.expected import Published, printed_row
-from knnlm.paper.findings import Claim, Compared, Term, better, gain, times
+from knnlm.paper.findings import OVER_CALIBRATED, Claim, Compared, Term, better, gain, times
 from knnlm.paper.recipes.adaptive import SIZINGS
 from knnlm.paper.recipes.baselines import exactly, paper_arm
 from knnlm.paper.recipes.beyond import combinations, network, taught
@@ -94,7 +94,7 @@ def recovers(scale: Scale, name: str, row: Compared, share: float, field: str, b
     """That a substitute has at least this share of the neighbours' gain in log-likelihood; the effect is how far its
     gain is beyond it."""
     knn = exactly(paper_arm(scale))
-    over = "" if base == "base" else ", over the calibrated LM"
+    over = "" if base == "base" else OVER_CALIBRATED
     return Claim(
         name=f"{name}: {share:.0%} of the neighbours' gain{over}", where="section 4.1" if share == HALF else "beyond",
         says="It recovers this share of what neighbours gain.", margin=0.0,

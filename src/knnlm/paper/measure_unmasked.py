@@ -21,6 +21,8 @@ from knnlm.states.store import Store
 _FACTORS = tuple(4.0**e for e in range(-6, 3))
 _NEAR = tuple(2.0 ** (e / 4) for e in range(-4, 5))
 _SOME = 512
+_WIDENED = 3
+"""Times that the range grows where the best τ is at an end of it: far out all are alike."""
 
 
 def unmasked(row: Unmasked, m: Material, base: Base, progress: bool) -> dict[str, Any]:
@@ -40,6 +42,16 @@ def unmasked(row: Unmasked, m: Material, base: Base, progress: bool) -> dict[str
     taus = sorted({centre * near for centre in centres for near in _NEAR})
     found = logs(m.valid, slice(None), taus)
     chosen = {name: _best(valid, found) for name, (valid, _) in lms.items()}
+    for _ in range(_WIDENED):
+        further = [taus[place] * (near if place else 1 / near)
+                   for place in {0, len(taus) - 1} & set(chosen.values()) for near in _NEAR if near > 1]  # fmt: skip
+        if not further:
+            break
+        found = np.concatenate([found, logs(m.valid, slice(None), further)])
+        taus = [*taus, *further]
+        order = np.argsort(taus)
+        taus, found = [taus[place] for place in order], found[order]
+        chosen = {name: _best(valid, found) for name, (valid, _) in lms.items()}
     test = logs(m.test, slice(None), [taus[place] for place in chosen.values()])
     sums = Sums(m, base)
     record: dict[str, Any] = {"base": base_numbers(base, m), "rows": m.store.rows}
@@ -69,4 +81,5 @@ def _spread_out(rows: int) -> Any:
 def _unit(stored: Any, asked: Any, row: Unmasked) -> float:
     """How much the scores of one query differ, as a standard deviation."""
     rows, queries = (torch.from_numpy(x.astype(np.float32)) for x in (stored, asked))
-    return float(row_scores(rows, queries, row.metric, 1.0).std(1).mean()) or 1.0
+    found = float(row_scores(rows, queries, row.metric, 1.0).std(1, correction=0).mean())
+    return found if found > 0 else 1.0

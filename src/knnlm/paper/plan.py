@@ -231,7 +231,8 @@ def _learned(row: Learned, scale: Scale, times: int) -> Step:
     numbers = inside + embedding * (1 if row.kind == "network" else row.size)
     rows = scale.sizes.train
     if row.kind == "clusters" and not row.fitted:
-        looked = min(rows, POINTS * row.size * scale.shape(row.of).vocab_size)
+        count = scale.clusters(row.of, row.size)
+        looked, numbers = min(rows, POINTS * count), count * width
         work = _SLOWER["kmeans"] * 2 * numbers * (ROUNDS * looked + rows)
     else:
         work = _SLOWER["train"] * 4 * numbers * rows * scale.learning.epochs

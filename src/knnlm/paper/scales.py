@@ -78,7 +78,7 @@ class Learning:
     views: tuple[int, ...]
     """R: softmaxes of a mixture."""
     clusters: tuple[int, ...]
-    """Centroids for each word; the first are learned further too."""
+    """Centroids for each word; the first number is learned further too."""
     networks: tuple[int, ...]
     """Inner widths of a network over att and ffn."""
     soft: tuple[float, ...]
@@ -148,6 +148,10 @@ class Scale:
     def other(self, name: str) -> OtherLM | None:
         """The LM of that name that is not trained here, if it is one."""
         return next((lm for lm in self.others if lm.name == name), None)
+
+    def clusters(self, lm: str, a_word: float) -> int:
+        """How many clusters so many for each word are: no more than rows."""
+        return max(1, min(int(a_word * self.shape(lm).vocab_size), self.sizes.train))
 
     def shape(self, name: str) -> Shape:
         """Layers, width and vocabulary of any LM."""

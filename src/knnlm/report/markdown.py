@@ -1,6 +1,6 @@
 """Tables in Markdown from the JSON of runs, for documents that show them. Knows nothing of pages."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from knnlm.report import formats
@@ -11,7 +11,8 @@ _ADAPT = (
     "with retrieval", "build / bare passes",
 )  # fmt: skip
 _CLUSTERS = (
-    "base LM", "with", "multiplications a token", "perplexity", "mixed", "change (95% interval)", "λ", "made in",
+    "base LM", "with", "multiplications a token", "perplexity", "mixed", "change (95% interval)", "against the search",
+    "made in",
 )  # fmt: skip
 
 
@@ -72,16 +73,21 @@ def clusters_table(found: Mapping[str, Mapping[str, Any]]) -> str:
     for name, run in found.items():
         search = run["search"]
         pressed = [(f"{formats.count(c['count'])} clusters", c, c["multiplications"]) for c in run["clusters"]]
-        for what, at, work in [("search", search, None), *pressed]:
+        looked = f"search (k = {formats.count(search['k'])}, recall {formats.percent(search['recall'])})"
+        for what, at, work in [(looked, search, None), *pressed]:
             cells = [
                 name,
                 what,
                 "" if work is None else formats.count(work),
                 formats.perplexity(at["base_ppl"]),
                 formats.perplexity(at["interp_ppl"]),
-                f"{formats.change(at['ratio'])} ({formats.change_interval(*at['ratio_ci95'])})",
-                formats.significant(at["lam"]),
+                _changed(at["ratio"], at["ratio_ci95"]),
+                "" if work is None else _changed(at["against"], at["against_ci95"]),
                 "" if work is None else f"{at['seconds']:.0f} s",
             ]
             lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def _changed(ratio: float, limits: Sequence[float]) -> str:
+    return f"{formats.change(ratio)} ({formats.change_interval(*limits)})"

@@ -10,9 +10,9 @@ from typing import NamedTuple
 from matplotlib.figure import Figure as Canvas
 
 from knnlm.paper.claims import FIELDS
-from knnlm.paper.doubts import OVER
+from knnlm.paper.doubts import all_beat_nearest
 from knnlm.paper.expected import printed_row, published
-from knnlm.paper.findings import Finding, Records
+from knnlm.paper.findings import OVER_CALIBRATED, Finding, Records
 from knnlm.paper.present import ruled_out, substitutes
 from knnlm.paper.present.checks import Findings
 from knnlm.paper.present.content import Figure, Part, Section, Table, percent
@@ -169,12 +169,12 @@ def reasons_figure(named: Named) -> Figure | None:
 def mask_cost(named: Named, scale: Scale) -> list[str]:
     """What looking at the nearest alone costs."""
     k = f"{paper_arm(scale).k:,}"
-    found = [named.get(f"all rows beat the nearest {k} (att{over}, own τ)") for over in ("", OVER)]
+    found = [named.get(all_beat_nearest(scale, "att", over)) for over in ("", OVER_CALIBRATED)]
     if found[0] is None or found[1] is None:
         return []
     return [
-        f"**The mask.** Only the nearest {k} vote. Against all rows of the store voting, each at its own τ, that costs "
-        f"{numbers(found[0])} over the LM and {numbers(found[1])} over the calibrated LM (att, exact)."
+        f"**The mask.** Only the nearest {k} vote. If all rows of the store do, each at its own τ, that is worth "
+        f"{numbers(found[0])} of perplexity per word over the LM, and {numbers(found[1])} over the calibrated LM (att)."
     ]
 
 

@@ -84,7 +84,7 @@ def neighbours(records: Records, rows: Sequence[Counts], whole: Sequence[Unmaske
     base = next((records[r.name]["results"]["base"]["ppl"] for r in rows if r.name in records), None)
     for every in whole:
         record = records.get(every.name)
-        if record is not None and every.of == "main":
+        if record is not None and every.of == "main" and record["results"]["tuned"]["ppl"] is not None:
             results = record["results"]
             lines.append(Line(f"{every.state}, all rows, tuned τ", [results["rows"]], [results["tuned"]["ppl"]]))
     return plot("neighbours", "Test perplexity against the number of neighbours k.", lines, "k", log=True, base=base)

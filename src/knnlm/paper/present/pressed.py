@@ -23,12 +23,11 @@ def pressed_figure(records: Records, scale: Scale) -> Figure | None:
         points = []
         for size in (*scale.learning.fewer, *scale.learning.clusters):
             names = seeds_of(records, pressed(state, size))
-            ppls = [records[name]["results"]["on_calibrated"]["ppl"] for name in names]
+            ppls = [p for name in names if (p := records[name]["results"]["on_calibrated"]["ppl"]) is not None]
             if ppls:
-                points.append((size * scale.shape("main").vocab_size, float(np.mean(ppls)), (min(ppls), max(ppls))))
+                points.append((scale.clusters("main", size), float(np.mean(ppls)), (min(ppls), max(ppls))))
         whole = records.get(Unmasked(state=state).name)
-        if points and whole is not None:
-            ppl = whole["results"]["on_calibrated"]["ppl"]
+        if points and whole is not None and (ppl := whole["results"]["on_calibrated"]["ppl"]) is not None:
             points.append((whole["results"]["rows"], ppl, (ppl, ppl)))
         if points:
             lines.append(Line(f"clusters of {state}", *map(list, zip(*points, strict=True))))
