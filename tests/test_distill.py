@@ -17,7 +17,7 @@ from knnlm.errors import KnnlmError
 from knnlm.files import read_json, write_json
 from knnlm.hf.model import KNNLMForCausalLM
 from knnlm.lm.load import LanguageModel
-from knnlm.states.store import Store, open_store
+from knnlm.states.store import Store, open_store, states_of
 from tests.search.conftest import built as built
 from tests.search.conftest import lm as lm
 from tests.search.conftest import store as store
@@ -124,6 +124,43 @@ def test_without_a_wish_the_store_is_pressed_to_clusters(
     assert object_of(capsys)["steps"] != 0
     assert run(["distill", at, "--text", valid, "--key", "ffn"]) == 0
     assert list_distilled(store) == ["clusters", "clusters-ffn"]
+
+
+def test_components_are_mixed_into_one(
+    store: Store, texts: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    at, valid, test = str(store.path), str(texts["valid"]), str(texts["test"])
+    parts = []
+    for words in (["--key", "ffn"], HEAD_WORDS):
+        assert run(["distill", at, "--text", valid, *words, "--json"]) == 0
+        parts.append(object_of(capsys))
+    assert run(["distill", at, "--text", valid, "--of", "clusters-ffn,head", "--json"]) == 0
+    made = object_of(capsys)
+    assert made["name"] == "together"
+    assert made["interp_ppl"] <= min(p["interp_ppl"] for p in parts) + 1e-6  # type: ignore[operator, type-var]
+    assert run(["eval", at, "--text", test, "--component", "together", "--json"]) == 0
+    assert object_of(capsys)["keys"] == ["ffn", "att"]
+    assert run(["generate", at, "the", "--max-new-tokens", "4", "--component", "together", "--json"]) == 0
+    capsys.readouterr()
+    model, _ = api.load(store, component="together")
+    text = api.queries(store, api.source(texts["valid"]))
+    rows = np.flatnonzero(text.table.columns["document"].all() == 0)[:12]
+    tokens = torch.from_numpy(np.concatenate([[text.documents[0].first], text.targets[rows]]).astype(np.int64))
+    wanted = load_distilled(store, "together").component.target_logprobs(states_of(text, ("ffn", "att"))[rows],
+                                                                         text.targets[rows])  # fmt: skip
+    assert np.allclose(model.look(tokens).knn, wanted, atol=2e-2)
+    assert run(["info", at]) == 0
+    assert "component together: together on ffn and att" in capsys.readouterr().out
+    assert run(["verify", at]) == 0
+    for words, sentence in (
+        (["--of", "head"], "one component is not a mixture"),
+        (["--of", "head,heads"], "unknown component 'heads'"),
+        (["--of", "head,clusters-ffn", "--name", "head"], "choose another --name"),
+        (["--of", "head,clusters-ffn", "--size", "3"], "--size belongs to a new component: leave it out with --of"),
+    ):
+        capsys.readouterr()
+        assert run(["distill", at, "--text", valid, *words]) in (1, 2)
+        assert sentence in capsys.readouterr().err
 
 
 def test_neighbours_can_teach(lm: LanguageModel, texts: dict[str, Path], tmp_path: Path) -> None:

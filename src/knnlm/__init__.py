@@ -15,6 +15,7 @@ from knnlm.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from knnlm.api import build as build
+    from knnlm.api import combine as combine
     from knnlm.api import distill as distill
     from knnlm.api import evaluate as evaluate
     from knnlm.api import evaluate_component as evaluate_component
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "build": "knnlm.api",
+    "combine": "knnlm.api",
     "distill": "knnlm.api",
     "evaluate": "knnlm.api",
     "evaluate_component": "knnlm.api",

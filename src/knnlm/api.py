@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from knnlm.distillation import Distilled, load_distilled
+from knnlm.distillation import combine as combine_states
 from knnlm.distillation import distill as distill_states
 from knnlm.errors import DamagedError, UsageError
 from knnlm.evaluation import Evaluation, Tuned
@@ -265,6 +266,29 @@ def distill(
     return distill_states(
         opened, valid, lm, what, name=name, how=how, taught=taught, teacher=teacher, seed=seed, progress=progress
     )
+
+
+def combine(
+    store: str | Path | Store,
+    components: Sequence[str],
+    text: Text = None,
+    *,
+    dataset: str | None = None,
+    embedded: bool = False,
+    model: str | Path | LanguageModel | None = None,
+    name: str = "together",
+    device: str | None = None,
+    progress: bool = False,
+) -> Distilled:
+    """Mix components of a store into one, shares and λ fitted together on the validation text."""
+    opened = the_store(store)
+    if text is None and dataset is None and not embedded:
+        valid = the_validation(opened)
+    else:
+        valid = queries(
+            opened, source(text, dataset=dataset, embedded=embedded, split="valid"), model, progress, device
+        )
+    return combine_states(opened, valid, components, name=name, progress=progress)
 
 
 def evaluate_component(

@@ -10,6 +10,7 @@ from the store's rows and stopped, with τ and λ, by a validation text. Knows n
 
 import re
 import shutil
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ import numpy as np
 import torch
 
 from knnlm.components.saved import Component, load_component, save_component
+from knnlm.components.together import Single, Together
 from knnlm.errors import DamagedError, KnnlmError, UsageError, unknown
 from knnlm.evaluation import Tuned
 from knnlm.files import canonical, checksum_file, fingerprint, only_writer, read_json, write_json
@@ -28,6 +30,7 @@ from knnlm.learning.substitutes import Substitute, begin, begin_clusters
 from knnlm.learning.temperature import at_best_tau
 from knnlm.lm.load import LanguageModel
 from knnlm.metrics import perplexity
+from knnlm.mixture import fit_shares, mix_all
 from knnlm.progress import say
 from knnlm.states.store import Store, states_of
 from knnlm.taps.head import output_embedding
@@ -104,6 +107,34 @@ def distill(
     return Distilled(name, best.component, best.lam, about)
 
 
+def combine(store: Store, valid: Store, names: Sequence[str], *, name: str, progress: bool = False) -> Distilled:
+    """Components of the store mixed with each other, their shares and λ fitted together on a validation text."""
+    if name in names:
+        raise UsageError(f"'{name}' is one of those that are to be mixed: choose another --name")
+    if len(dict.fromkeys(names)) < 2:
+        raise UsageError("one component is not a mixture: name two or more, with commas between them")
+    _check_name(name)
+    found = [load_distilled(store, other) for other in dict.fromkeys(names)]
+    parts: list[Single] = []
+    for other in found:
+        parts += other.component.parts if isinstance(other.component, Together) else [other.component]
+    say(f"shares of {len(parts)} components: {valid.rows:,} tokens", progress)
+    lm = valid.lm_logprob.astype(np.float64)
+    logs = [lm, *(part.target_logprobs(states_of(valid, part.keys), valid.targets) for part in parts)]
+    shares = fit_shares(logs)
+    lam = 1 - shares[0]
+    mixed = Together(tuple(parts), tuple(s / lam for s in shares[1:]) if lam > 0 else (1 / len(parts),) * len(parts))
+    about: dict[str, Any] = {
+        "what": {"kind": "together", "of": {other.name: other.about["xxh3"] for other in found}, "keys": mixed.keys},
+        "taught": 0.0, "how": None, "seed": 0, "store": store.fingerprint,
+        "model": store.meta["model"]["fingerprint"], "valid": valid.fingerprint, "shares": list(mixed.shares),
+        "lambda": lam, "temperature": mixed.tau, "interp_ppl": perplexity(mix_all(logs, shares)),
+        "tokens": valid.rows, "base_ppl": perplexity(lm), "steps": 0,
+    }  # fmt: skip
+    _publish(store, name, mixed, about)
+    return Distilled(name, mixed, lam, about)
+
+
 def _known(store: Store, name: str, about: dict[str, Any]) -> Distilled | None:
     """The component of that name, if it was learned in just this way and is whole."""
     if name not in list_distilled(store):
@@ -128,10 +159,9 @@ def _one_row_a_word(store: Store, w_sm: torch.Tensor) -> torch.Tensor:
 
 def _check(store: Store, what: Substitute, name: str, how: Fit | None, taught: float, seed: int) -> None:
     """Find what cannot be done before any work."""
+    _check_name(name)
     if how is None and what.kind != "clusters":
         raise ValueError(f"{what.kind} have to be learned: only clusters are something before that")
-    if not _NAME.fullmatch(name):
-        raise UsageError(f"'{name}' is not a name for a component: use letters, digits, '.', '_' and '-'")
     if not 0 <= taught <= 1:
         raise UsageError(f"share {taught} taught by neighbours is out of range: choose 0 to 1")
     if taught and what.kind == "clusters":
@@ -143,6 +173,11 @@ def _check(store: Store, what: Substitute, name: str, how: Fit | None, taught: f
         raise UsageError(f"seed {seed} is out of range: choose 0 or more")
     for key in what.keys:
         store.key(key)
+
+
+def _check_name(name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"'{name}' is not a name for a component: use letters, digits, '.', '_' and '-'")
 
 
 def _publish(store: Store, name: str, component: Component, about: dict[str, Any]) -> None:
@@ -180,6 +215,8 @@ def about_distilled(store: Store, name: str) -> dict[str, Any]:
 def _command(store: Store, about: dict[str, Any], name: str) -> str:
     """What makes a component of that name again, on the text that the store was tuned on."""
     what, how = about["what"], about["how"]
+    if what["kind"] == "together":
+        return f"knnlm distill {store.path} --of {','.join(what['of'])} --name {name}"
     words = ["knnlm distill", str(store.path), "--name", name, "--kind", what["kind"], "--size", str(what["size"])]
     words += [] if what["kind"] == "network" else ["--key", what["keys"][0]]
     words += ["--metric", what["metric"]] if what["kind"] in ("embeddings", "clusters") else []

@@ -162,3 +162,10 @@ def refuse_retrieval(tau_option: str, **given: Any) -> None:
     for name, value in given.items():
         if value is not None:
             raise UsageError(f"{options.get(name, f'--{name}')} belongs to a search: leave it out with --component")
+
+
+def refuse_learning(**given: Any) -> None:
+    """Options of what is learned where components that are there are mixed."""
+    for name, value in given.items():
+        if value is not None:
+            raise UsageError(f"--{name} belongs to a new component: leave it out with --of")

@@ -11,6 +11,7 @@ from knnlm.components.embeddings import new_embeddings
 from knnlm.components.network import Network
 from knnlm.components.saved import Component, kind_of, load_component, on_device, save_component
 from knnlm.components.softmaxes import Softmaxes
+from knnlm.components.together import Single, Together
 from knnlm.errors import DamagedError, KnnlmError
 from knnlm.lm.checkpoint import save_tensors
 
@@ -24,12 +25,13 @@ def every_kind() -> list[Component]:
         return torch.randn(shape, generator=g)
 
     shares = word_shares(np.array([0, 1, 2, 2]), np.array([6, 1, 2, 3]), 3, V)
-    return [
+    singles: list[Single] = [
         new_embeddings("att", t(2 * V, D), torch.full((V,), 2), "l2", 1.3),
         Softmaxes(("ffn",), t(V, D), t(R, D, D), t(R, D), t(R, D), t(R), 0.7),
         Network(("att", "ffn"), t(V, D), t(D, 2 * D), t(5, 2 * D), t(5), t(D, 5), 1.1),
         Clusters(("att",), t(3, D), t(3), *shares, "l2", 2.0),
     ]
+    return [*singles, Together((singles[3], singles[1], singles[2]), (0.5, 0.2, 0.3))]
 
 
 @pytest.mark.parametrize("component", every_kind(), ids=kind_of)
@@ -55,8 +57,23 @@ def test_every_kind_sums_to_one_and_agrees_with_itself(component: Component) -> 
     assert component.multiplications > 0
 
 
-@pytest.mark.parametrize("component", every_kind(), ids=kind_of)
-def test_a_high_temperature_flattens(component: Component) -> None:
+def test_parts_together_are_the_mixture_of_each_on_its_own_states() -> None:
+    mixed = every_kind()[-1]
+    assert isinstance(mixed, Together)
+    assert (mixed.keys, mixed.width) == (("att", "ffn"), 2 * D)
+    att, ffn = torch.randn(6, D), torch.randn(6, D)
+    states = {("att",): att, ("ffn",): ffn, ("att", "ffn"): torch.cat([att, ffn], 1)}
+    dense = sum(s * p.logprobs(states[p.keys]).double().exp() for p, s in zip(mixed.parts, mixed.shares, strict=True))
+    both = states["att", "ffn"]
+    assert torch.allclose(mixed.logprobs(both).double().exp(), dense, atol=1e-6)  # type: ignore[arg-type]
+    targets = torch.randint(0, V, (6,))
+    assert np.allclose(mixed.target_logprobs(both.numpy(), targets.numpy()),
+                       mixed.logprobs(both)[np.arange(6), targets].numpy(), atol=1e-5)  # fmt: skip
+    assert mixed.multiplications == sum(p.multiplications for p in mixed.parts)
+
+
+@pytest.mark.parametrize("component", every_kind()[:-1], ids=kind_of)
+def test_a_high_temperature_flattens(component: Single) -> None:
     states = torch.randn(5, D * len(component.keys))
     flat = component._replace(tau=1e6).logprobs(states)
     assert torch.allclose(flat, flat[:1], atol=1e-3)  # the same for every state

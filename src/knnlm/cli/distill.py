@@ -12,6 +12,29 @@ from knnlm.learning.usual import CLUSTERS_A_WORD, KIND, MOST_CLUSTERS, ROWS_A_CL
 if TYPE_CHECKING:
     from knnlm.distillation import Distilled
 
+Name = Annotated[
+    str | None,
+    typer.Option("--name", help="What to call it (its kind, and the key if given); an older one is replaced."),
+]
+Size = Annotated[
+    int | None,
+    typer.Option(
+        "--size",
+        help=f"Clusters (the least of {CLUSTERS_A_WORD} a word, 1 for {ROWS_A_CLUSTER} rows, {MOST_CLUSTERS:,}), "
+        f"embeddings a word (1), softmaxes (2), or inner width of a network ({WIDTHS} × width).",
+    ),
+]
+Epochs = Annotated[
+    int | None,
+    typer.Option(
+        "--epochs", help="Passes over the store, at most. Clusters are learned further only if this is given."
+    ),
+]
+Of = Annotated[
+    str | None,
+    typer.Option("--of", help="Nothing new: mix these components of the store (names with commas between them)."),
+]
+
 
 def distill(
     store: StorePath,
@@ -19,33 +42,19 @@ def distill(
     dataset: Dataset = None,
     embedded: UseEmbedded = False,
     model: Model = None,
-    name: Annotated[
-        str | None,
-        typer.Option("--name", help="What to call it (its kind, and the key if given); an older one is replaced."),
-    ] = None,
+    name: Name = None,
     kind: Annotated[
         str, typer.Option("--kind", help="clusters, embeddings, softmaxes, or network (which reads att and ffn).")
     ] = KIND,
     key: Annotated[str | None, typer.Option("--key", help="Which states it reads: att or ffn.")] = None,
-    size: Annotated[
-        int | None,
-        typer.Option(
-            "--size",
-            help=f"Clusters (the least of {CLUSTERS_A_WORD} a word, 1 for {ROWS_A_CLUSTER} rows, {MOST_CLUSTERS:,}), "
-            f"embeddings a word (1), softmaxes (2), or inner width of a network ({WIDTHS} × width).",
-        ),
-    ] = None,
+    size: Size = None,
     metric: Annotated[str | None, typer.Option("--metric", help="ip, or l2 (clusters).")] = None,
     taught: Annotated[
         float, typer.Option("--taught", help="Share of the loss that neighbours in other documents teach, 0 to 1.")
     ] = 0.0,
     lr: Annotated[float | None, typer.Option("--lr", help="Learning rate.")] = None,
-    epochs: Annotated[
-        int | None,
-        typer.Option(
-            "--epochs", help="Passes over the store, at most. Clusters are learned further only if this is given."
-        ),
-    ] = None,
+    epochs: Epochs = None,
+    of: Of = None,
     seed: Annotated[int, typer.Option("--seed", help="Of where it begins and of the order of rows.")] = 0,
     device: Device = None,
     json: Json = False,
@@ -58,11 +67,19 @@ def distill(
     Example: knnlm distill store --embedded
     """
     from knnlm import api
+    from knnlm.resolve import refuse_learning
 
-    found = api.distill(
-        store, text or None, dataset=dataset, embedded=embedded, model=model, name=name, kind=kind, key=key, size=size,
-        metric=metric, taught=taught, lr=lr, epochs=epochs, seed=seed, device=device, progress=True,
-    )  # fmt: skip
+    if of is not None:
+        refuse_learning(key=key, size=size, metric=metric, taught=taught or None, lr=lr, epochs=epochs)
+        found = api.combine(
+            store, of.split(","), text or None, dataset=dataset, embedded=embedded, model=model,
+            name="together" if name is None else name, device=device, progress=True,
+        )  # fmt: skip
+    else:
+        found = api.distill(
+            store, text or None, dataset=dataset, embedded=embedded, model=model, name=name, kind=kind, key=key,
+            size=size, metric=metric, taught=taught, lr=lr, epochs=epochs, seed=seed, device=device, progress=True,
+        )  # fmt: skip
     lines = [*_lines(found, store), f"next: knnlm eval {store} {'--embedded' if embedded else '--text TEST'} "
              f"--component {found.name}"]  # fmt: skip
     show(json, {"name": found.name, "multiplications": found.component.multiplications, **found.about}, lines)

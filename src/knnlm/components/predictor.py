@@ -4,7 +4,7 @@ Rows of states are (B, X), those of several keys one after the other in the orde
 """
 
 from collections.abc import Callable
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -44,10 +44,6 @@ class Predictor(Protocol):
 
     def target_logprobs(self, states: NDArray[Any], targets: NDArray[np.integer]) -> NDArray[np.float64]:
         """log p of one target for each state, a block at a time so that the scores stay small."""
-        ...
-
-    def _replace(self, *, tau: float) -> Self:
-        """The same at another τ."""
         ...
 
 

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from knnlm.components.knn import KNN, open_knn, weights
 from knnlm.components.saved import Component, on_device
+from knnlm.components.together import Together
 from knnlm.distillation import Distilled, load_distilled
 from knnlm.errors import KnnlmError, UsageError
 from knnlm.evaluation import Tuned
@@ -245,7 +246,8 @@ class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixi
         else:
             device = self.base.get_input_embeddings().weight.device
             knn = on_device(load_distilled(store, self.config.component).component, device)
-            keys, shared = knn.keys, knn[1]  # a tensor; tuples cannot be watched
+            keys, first = knn.keys, knn.parts[0] if isinstance(knn, Together) else knn
+            shared = first[1]  # a tensor; tuples cannot be watched
         tap = Tap(self.base, ["att", "ffn"] if "att" in keys else ["ffn"], store.meta["att_module"])
         weakref.finalize(shared, tap.close)  # when the last model that shares them is gone
         return _Parts(tap, knn, self.config.lam, store, self.base.dtype)

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from knnlm.components.saved import Component
+from knnlm.components.together import Single
 from knnlm.errors import KnnlmError
 from knnlm.files import fingerprint
 from knnlm.learning.fit import Fit, Fitted, fit
@@ -36,7 +36,7 @@ HOW = Fit(lr=3e-4, epochs=3, looks=2, patience=3)
 class Learnable(Protocol):
     """A torch module that is a component at every moment (substitutes.py)."""
 
-    def component(self) -> Component:
+    def component(self) -> Single:
         """As it is now."""
         ...
 
@@ -48,7 +48,7 @@ class Learnable(Protocol):
 class Learned(NamedTuple):
     """A learned component and how its learning went."""
 
-    component: Component
+    component: Single
     fitted: Fitted
 
 
@@ -118,16 +118,16 @@ def _more(aim: Mixed | Soft | None) -> dict[str, Column]:
     return {}
 
 
-def _objective(aim: Mixed | Soft | None) -> Callable[[Component, Batch], torch.Tensor]:
-    def hard(component: Component, batch: Batch) -> torch.Tensor:
+def _objective(aim: Mixed | Soft | None) -> Callable[[Single, Batch], torch.Tensor]:
+    def hard(component: Single, batch: Batch) -> torch.Tensor:
         return component.target_losses(batch.states, batch.targets).mean()
 
-    def mixed(component: Component, batch: Batch) -> torch.Tensor:
+    def mixed(component: Single, batch: Batch) -> torch.Tensor:
         assert isinstance(aim, Mixed)
         losses = component.target_losses(batch.states, batch.targets)
         return -torch.logaddexp(batch.more["lm"] + math.log1p(-aim.lam), math.log(aim.lam) - losses).mean()
 
-    def soft(component: Component, batch: Batch) -> torch.Tensor:
+    def soft(component: Single, batch: Batch) -> torch.Tensor:
         assert isinstance(aim, Soft)
         logs = component.logprobs(batch.states)
         said = logs.gather(1, batch.more["words"].long())

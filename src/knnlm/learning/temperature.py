@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
-from knnlm.components.saved import Component
+from knnlm.components.together import Single
 from knnlm.metrics import perplexity
 from knnlm.mixture import fit_lambda, mix
 
@@ -28,13 +28,13 @@ Logs = NDArray[np.floating]
 class AtTau(NamedTuple):
     """A component at its τ, its λ, the validation text's log p, and the perplexity of the mixture."""
 
-    component: Component
+    component: Single
     lam: float
     logprobs: NDArray[np.float64]
     ppl: float
 
 
-def at_tau(component: Component, tau: float, lm: Logs, states: NDArray[Any], targets: NDArray[np.integer]) -> AtTau:
+def at_tau(component: Single, tau: float, lm: Logs, states: NDArray[Any], targets: NDArray[np.integer]) -> AtTau:
     """One τ."""
     moved = component._replace(tau=tau)
     logs = moved.target_logprobs(states, targets)
@@ -42,13 +42,13 @@ def at_tau(component: Component, tau: float, lm: Logs, states: NDArray[Any], tar
     return AtTau(moved, lam, logs, perplexity(mix(lm, logs, lam)))
 
 
-def at_best_tau(component: Component, lm: Logs, states: NDArray[Any], targets: NDArray[np.integer]) -> AtTau:
+def at_best_tau(component: Single, lm: Logs, states: NDArray[Any], targets: NDArray[np.integer]) -> AtTau:
     """The best τ for one LM, no worse than the one it has."""
     return at_best_taus(component, [lm], states, targets)[0]
 
 
 def at_best_taus(
-    component: Component, lms: Sequence[Logs], states: NDArray[Any], targets: NDArray[np.integer]
+    component: Single, lms: Sequence[Logs], states: NDArray[Any], targets: NDArray[np.integer]
 ) -> list[AtTau]:
     """The same for several LMs; the wide grid, of some rows spread over the text, is looked at once."""
     some = np.unique(np.linspace(0, len(targets) - 1, min(_COARSE_ROWS, len(targets))).astype(np.int64))

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from knnlm.components.clusters import Clusters
-from knnlm.components.saved import Component
+from knnlm.components.together import Single
 from knnlm.errors import KnnlmError
 from knnlm.files import fingerprint
 from knnlm.learning import learn as learning
@@ -41,7 +41,7 @@ class Taught(NamedTuple):
     """What was learned for a row: the component, how learning went (None: nothing was), at which rate, and how many
     numbers it adds to the LM."""
 
-    component: Component
+    component: Single
     fitted: Fitted | None
     rate: float | None
     parameters: int
@@ -79,7 +79,7 @@ class Apprentice:
             self._pilots[first] = {rate: found[rate] for rate in sorted(found)}
         return self._pilots[first]
 
-    def logprobs(self, row: Learned, component: Component, split: str) -> NDArray[np.float64]:
+    def logprobs(self, row: Learned, component: Single, split: str) -> NDArray[np.float64]:
         """log p of a split's targets."""
         queries = self.workshop.plain(*row.lm).queries(split)
         return component.target_logprobs(states_of(queries, component.keys), queries.targets)
@@ -177,7 +177,7 @@ def made_with(scale: Scale) -> str:
     })[:16]  # fmt: skip
 
 
-def _parameters(row: Learned, component: Component) -> int:
+def _parameters(row: Learned, component: Single) -> int:
     """Numbers that the component adds to the LM: those of its tensors, without the LM's own output embedding; of M
     only what is not zero."""
     if isinstance(component, Clusters):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 
 from knnlm.components.embeddings import Embeddings
-from knnlm.components.saved import Component
+from knnlm.components.together import Single
 from knnlm.learning.temperature import AtTau, at_best_taus, at_tau
 from knnlm.metrics import helping, perplexity
 from knnlm.mixture import fit_shares, mix, mix_all, oracle
@@ -93,7 +93,7 @@ class LearnedBench:
             sums.add(name, mixed)
         return {**record, "documents": sums.found}
 
-    def _part(self, row: Learned, component: Component, base: Base, m: Material) -> "list[_Part]":
+    def _part(self, row: Learned, component: Single, base: Base, m: Material) -> "list[_Part]":
         """log p of a part of combinations, at its best τ over the LM and over the calibrated one; found once."""
         if row not in self._tuned:
             lms, states = [base.valid, base.calibrated_valid], states_of(m.valid, component.keys)
@@ -117,7 +117,7 @@ class _Part(NamedTuple):
     test: Logs
 
 
-def alike(component: Component) -> float | None:
+def alike(component: Single) -> float | None:
     """Mean cosine of the embeddings of one word with each other, over words that have several: near one, they are the
     same embedding several times."""
     if not isinstance(component, Embeddings) or int(component.counts.max()) == 1:
