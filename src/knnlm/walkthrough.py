@@ -1,6 +1,6 @@
 """`knnlm demo`: embedded text → tokenizer → LM → store → indexes → tune → eval → distill → a table and a page.
 
-It only puts the operations of api.py in a row. Every step leaves its result in the folder, so an interrupted demo goes
+It only puts the operations of api/ in a row. Every step leaves its result in the folder, so an interrupted demo goes
 on where it stopped and a finished one only shows itself again.
 """
 
