@@ -58,7 +58,8 @@ class Meter:
     def rate(self) -> str:
         """Units per second since the start."""
         seconds = max(time.monotonic() - self.began, 1e-9)
-        return f"{(self.done - self.start) / seconds:,.0f} {self.unit}/s"
+        speed = (self.done - self.start) / seconds
+        return f"{speed:,.0f} {self.unit}/s" if speed >= 10 else f"{speed:.2g} {self.unit}/s"
 
     def advance(self, count: int, note: str = "") -> None:
         """`count` more units are done; `note` is shown beside the rate."""
