@@ -2,7 +2,8 @@
 
     P = (1-λ) · softmax(W_sm · h_sm)  +  λ · M · softmax( mask-to-k(W_ds ⊗ h_ds) / τ )
 
-The surface is small: `train`, `build`, `index`, `tune`, `evaluate`, `load`, `demo`, `open_store`, and the errors.
+The surface is small: `train`, `build`, `index`, `tune`, `evaluate`, `distill`, `combine`, `load`, `demo`,
+`open_store`, and the errors.
 Names are loaded when first used, so importing knnlm costs nothing.
 """
 

@@ -18,7 +18,8 @@ import numpy as np
 import torch
 
 from knnlm.components.saved import Component, load_component, save_component
-from knnlm.components.together import Single, Together
+from knnlm.components.single import Single
+from knnlm.components.together import Together
 from knnlm.errors import DamagedError, KnnlmError, UsageError, unknown
 from knnlm.evaluation import Tuned
 from knnlm.files import canonical, checksum_file, fingerprint, only_writer, read_json, write_json

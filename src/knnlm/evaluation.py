@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from knnlm.components.knn import TargetVotes, check_tau
 from knnlm.components.predictor import Predictor
 from knnlm.errors import UsageError
-from knnlm.metrics import helping, perplexity, ratio_interval
+from knnlm.metrics import helping, perplexity, ratio_interval, spread_over
 from knnlm.mixture import check_lambda, fit_lambda, mix, oracle
 from knnlm.search.cache import cached_neighbors
 from knnlm.search.exact import check_k, exact_search
@@ -210,7 +210,7 @@ def measured_recall(store: Store, queries: Store, what: Retrieval) -> float:
     """Share of the true k neighbours that the mask holds, on up to 128 queries spread over the text."""
     if what.mask == EXACT:
         return 1.0
-    rows = np.unique(np.linspace(0, queries.rows - 1, min(_RECALL_QUERIES, queries.rows)).astype(np.int64))
+    rows = spread_over(queries.rows, _RECALL_QUERIES)
     states = queries.key(what.key).gather(rows)
     found = open_index(store, what.mask).search(states, what.k)
     return recall(found, exact_search(states, store.key(what.key), what.k, what.metric))

@@ -90,3 +90,8 @@ def _units(documents: NDArray[np.integer]) -> tuple[NDArray[np.integer], str]:
         return numbers, "document"
     size = max(_LEAST_BLOCK, min(_BLOCK_TOKENS, len(documents) // _LEAST_UNITS))
     return np.arange(len(documents)) // size, f"block of {size} tokens"
+
+
+def spread_over(rows: int, most: int) -> NDArray[np.int64]:
+    """Up to `most` of so many rows, evenly spread, where all would take too long."""
+    return np.unique(np.linspace(0, rows - 1, min(most, rows)).astype(np.int64))

@@ -10,8 +10,9 @@ from knnlm.components.clusters import Clusters, word_shares
 from knnlm.components.embeddings import new_embeddings
 from knnlm.components.network import Network
 from knnlm.components.saved import Component, kind_of, load_component, on_device, save_component
+from knnlm.components.single import Single
 from knnlm.components.softmaxes import Softmaxes
-from knnlm.components.together import Single, Together
+from knnlm.components.together import Together
 from knnlm.errors import DamagedError, KnnlmError
 from knnlm.lm.checkpoint import save_tensors
 

@@ -15,8 +15,9 @@ import torch
 from knnlm.components.clusters import Clusters
 from knnlm.components.embeddings import Embeddings
 from knnlm.components.network import Network
+from knnlm.components.single import Single, width_of
 from knnlm.components.softmaxes import Softmaxes
-from knnlm.components.together import Single, Together, width_of
+from knnlm.components.together import Together
 from knnlm.errors import DamagedError, unknown
 from knnlm.lm.checkpoint import read_tensors, save_tensors
 

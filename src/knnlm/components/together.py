@@ -12,21 +12,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from knnlm.components.clusters import Clusters
-from knnlm.components.embeddings import Embeddings
-from knnlm.components.network import Network
 from knnlm.components.predictor import in_blocks
-from knnlm.components.softmaxes import Softmaxes
+from knnlm.components.single import Single, width_of
 
-Single = Embeddings | Softmaxes | Network | Clusters
 _ROWS = 512
-
-
-def width_of(part: Single) -> int:
-    """Of all its states together."""
-    if isinstance(part, Network):
-        return part.direct.shape[1]
-    return (part.centroids if isinstance(part, Clusters) else part[1]).shape[1]
 
 
 class Together(NamedTuple):

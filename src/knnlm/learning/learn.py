@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from knnlm.components.together import Single
+from knnlm.components.single import Single
 from knnlm.errors import KnnlmError
 from knnlm.files import fingerprint
 from knnlm.learning.fit import Fit, Fitted, fit

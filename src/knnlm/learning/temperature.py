@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
-from knnlm.components.together import Single
-from knnlm.metrics import perplexity
+from knnlm.components.single import Single
+from knnlm.metrics import perplexity, spread_over
 from knnlm.mixture import fit_lambda, mix
 
 _FACTORS = tuple(4.0**e for e in range(-6, 7))
@@ -51,7 +51,7 @@ def at_best_taus(
     component: Single, lms: Sequence[Logs], states: NDArray[Any], targets: NDArray[np.integer]
 ) -> list[AtTau]:
     """The same for several LMs; the wide grid, of some rows spread over the text, is looked at once."""
-    some = np.unique(np.linspace(0, len(targets) - 1, min(_COARSE_ROWS, len(targets))).astype(np.int64))
+    some = spread_over(len(targets), _COARSE_ROWS)
     grid = [component.tau * factor for factor in _FACTORS]
     coarse = [component._replace(tau=tau).target_logprobs(states[some], targets[some]) for tau in grid]
     found = []

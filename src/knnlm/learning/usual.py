@@ -4,7 +4,7 @@ Light to import, since the command line's help says it too. Knows no store.
 """
 
 KIND = "clusters"
-"""Of what was measured they have the most of the neighbours' gain, for the least work (docs/LOG.md)."""
+"""Of the kinds that were measured it has the most of the neighbours' gain (docs/LOG.md)."""
 CLUSTERS_A_WORD, ROWS_A_CLUSTER, MOST_CLUSTERS = 2, 32, 8192
 """Clusters: the least of these; k-means takes a time that grows with their square."""
 WIDTHS = 4

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from knnlm.components.clusters import Clusters
-from knnlm.components.together import Single
+from knnlm.components.single import Single
 from knnlm.errors import KnnlmError
 from knnlm.files import fingerprint
 from knnlm.learning import learn as learning

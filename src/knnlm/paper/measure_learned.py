@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 
 from knnlm.components.embeddings import Embeddings
-from knnlm.components.together import Single
+from knnlm.components.single import Single
 from knnlm.learning.temperature import AtTau, at_best_taus, at_tau
 from knnlm.metrics import helping, perplexity
 from knnlm.mixture import fit_shares, mix, mix_all, oracle

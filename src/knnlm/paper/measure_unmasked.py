@@ -11,7 +11,7 @@ import torch
 
 from knnlm.components.embeddings import row_scores
 from knnlm.components.unmasked import unmasked_logprobs
-from knnlm.metrics import helping, perplexity
+from knnlm.metrics import helping, perplexity, spread_over
 from knnlm.mixture import fit_lambda, mix, oracle
 from knnlm.paper.numbers import Base, Logs, Sums, base_numbers, or_none
 from knnlm.paper.rows import Unmasked
@@ -33,8 +33,8 @@ def unmasked(row: Unmasked, m: Material, base: Base, progress: bool) -> dict[str
         states, targets = queries.key(row.state).all()[some], queries.targets[some]
         return unmasked_logprobs(keys, tokens, states, targets, row.metric, taus, progress)
 
-    some = _spread_out(m.valid.rows)
-    unit = _unit(keys.gather(_spread_out(m.store.rows)), m.valid.key(row.state).gather(some), row)
+    some = spread_over(m.valid.rows, _SOME)
+    unit = _unit(keys.gather(spread_over(m.store.rows, _SOME)), m.valid.key(row.state).gather(some), row)
     coarse = [unit * factor for factor in _FACTORS]
     first = logs(m.valid, some, coarse)
     lms = {"tuned": (base.valid, base.test), "on_calibrated": (base.calibrated_valid, base.calibrated_test)}
@@ -72,10 +72,6 @@ def unmasked(row: Unmasked, m: Material, base: Base, progress: bool) -> dict[str
 def _best(lm: Logs, votes: Logs) -> int:
     """Which of several τ mixes best with an LM."""
     return int(np.argmin([perplexity(mix(lm, v, fit_lambda(lm, v))) for v in votes]))
-
-
-def _spread_out(rows: int) -> Any:
-    return np.unique(np.linspace(0, rows - 1, min(_SOME, rows)).astype(np.int64))
 
 
 def _unit(stored: Any, asked: Any, row: Unmasked) -> float:

@@ -238,39 +238,10 @@ class Listed:
 
 
 @dataclass(frozen=True)
-class Unmasked:
-    """All rows of the store vote: the equation without its mask."""
+class OfLM:
+    """A row about one LM, for which nothing is searched."""
 
     of: str = "main"
-    state: Literal["att", "ffn"] = "att"
-    metric: Metric = "l2"
-
-    @property
-    def name(self) -> str:
-        """Of the LM, the state and the metric."""
-        return f"{self.of}_{self.state}_{self.metric}_unmasked"
-
-    @property
-    def arms(self) -> tuple[Arm, ...]:
-        """Nothing is searched for."""
-        return ()
-
-    @property
-    def lm(self) -> tuple[str, int | None]:
-        """The base LM."""
-        return (self.of, None)
-
-
-@dataclass(frozen=True)
-class Reach:
-    """Which words no state can make the LM's most probable one."""
-
-    of: str = "main"
-
-    @property
-    def name(self) -> str:
-        """Of the LM."""
-        return f"{self.of}_reach"
 
     @property
     def arms(self) -> tuple[Arm, ...]:
@@ -281,6 +252,29 @@ class Reach:
     def lm(self) -> tuple[str, int | None]:
         """The base LM."""
         return (self.of, None)
+
+
+@dataclass(frozen=True)
+class Unmasked(OfLM):
+    """All rows of the store vote: the equation without its mask."""
+
+    state: Literal["att", "ffn"] = "att"
+    metric: Metric = "l2"
+
+    @property
+    def name(self) -> str:
+        """Of the LM, the state and the metric."""
+        return f"{self.of}_{self.state}_{self.metric}_unmasked"
+
+
+@dataclass(frozen=True)
+class Reach(OfLM):
+    """Which words no state can make the LM's most probable one."""
+
+    @property
+    def name(self) -> str:
+        """Of the LM."""
+        return f"{self.of}_reach"
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from knnlm.files import fingerprint, read_json
 from knnlm.learning.soft import soft_targets
 from knnlm.lm.load import LanguageModel, load_model
 from knnlm.lm.train import CHECKPOINTS, RECORD, Teacher, train
+from knnlm.metrics import spread_over
 from knnlm.paper import scores
 from knnlm.paper.derive import derive, normalized, principal_components, subsample, zero_rows
 from knnlm.paper.other_states import other_state
@@ -202,7 +203,7 @@ class Workshop:
         what = (search_of(arm), arm.k)
         if what not in self._recalls:
             m = self.material(arm)
-            rows = np.unique(np.linspace(0, m.test.rows - 1, min(_RECALL_QUERIES, m.test.rows)).astype(np.int64))
+            rows = spread_over(m.test.rows, _RECALL_QUERIES)
             of = (m.store.fingerprint, m.key, arm.metric, arm.k)
             if of not in self._truths:
                 self._truths[of] = exact_search(m.test.key(m.key).gather(rows), m.store.key(m.key), arm.k, arm.metric)
