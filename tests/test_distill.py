@@ -157,6 +157,8 @@ def test_components_are_mixed_into_one(
         (["--of", "head,heads"], "unknown component 'heads'"),
         (["--of", "head,clusters-ffn", "--name", "head"], "choose another --name"),
         (["--of", "head,clusters-ffn", "--size", "3"], "--size belongs to a new component: leave it out with --of"),
+        (["--of", "head,clusters-ffn", "--kind", "network"], "--kind belongs to a new component"),
+        (["--of", "head,clusters-ffn", "--seed", "0"], "--seed belongs to a new component"),
     ):
         capsys.readouterr()
         assert run(["distill", at, "--text", valid, *words]) in (1, 2)

@@ -9,6 +9,7 @@ import pytest
 
 from knnlm.files import read_json
 from knnlm.paper.present import answer, figures, regimes, ruled_out, shares
+from knnlm.paper.present.making import times
 from knnlm.paper.present.report import FIGURES, MARKDOWN, PAGE, content, render
 from knnlm.paper.recipes import chosen, recipes
 from knnlm.paper.rows import Arm
@@ -75,6 +76,14 @@ def test_the_rows_of_any_recipe_make_a_report(smoke: Smoke, name: str, monkeypat
     (recipe,) = chosen(smoke.scale, [name])
     some = {row.name: smoke.records[row.name] for row in recipe.rows}
     assert content(some, smoke.scale)[-1].title == "How it was made"
+
+
+def test_every_row_and_lm_is_timed_once(smoke: Smoke) -> None:
+    *recipe_times, total = times(smoke.records, smoke.scale).rows
+    assert sum(int(line[1]) for line in recipe_times) == int(total[1]) == len(smoke.records)
+    assert int(total[3]) == len(smoke.scale.lms)
+    minutes = sum(r["provenance"]["seconds"] for r in smoke.records.values()) / 60
+    assert float(total[2]) == pytest.approx(minutes, abs=0.05)
 
 
 def test_a_report_of_some_recipes_leaves_the_rest_out(smoke: Smoke) -> None:

@@ -44,18 +44,22 @@ def distill(
     model: Model = None,
     name: Name = None,
     kind: Annotated[
-        str, typer.Option("--kind", help="clusters, embeddings, softmaxes, or network (which reads att and ffn).")
-    ] = KIND,
+        str | None,
+        typer.Option(
+            "--kind", help=f"clusters, embeddings, softmaxes, or network (which reads att and ffn). By default {KIND}."
+        ),
+    ] = None,
     key: Annotated[str | None, typer.Option("--key", help="Which states it reads: att or ffn.")] = None,
     size: Size = None,
     metric: Annotated[str | None, typer.Option("--metric", help="ip, or l2 (clusters).")] = None,
     taught: Annotated[
-        float, typer.Option("--taught", help="Share of the loss that neighbours in other documents teach, 0 to 1.")
-    ] = 0.0,
+        float | None,
+        typer.Option("--taught", help="Share of the loss that neighbours in other documents teach, 0 to 1 (0)."),
+    ] = None,
     lr: Annotated[float | None, typer.Option("--lr", help="Learning rate.")] = None,
     epochs: Epochs = None,
     of: Of = None,
-    seed: Annotated[int, typer.Option("--seed", help="Of where it begins and of the order of rows.")] = 0,
+    seed: Annotated[int | None, typer.Option("--seed", help="Of where it begins and of the order of rows (0).")] = None,
     device: Device = None,
     json: Json = False,
 ) -> None:
@@ -70,15 +74,16 @@ def distill(
     from knnlm.resolve import refuse_learning
 
     if of is not None:
-        refuse_learning(key=key, size=size, metric=metric, taught=taught or None, lr=lr, epochs=epochs)
+        refuse_learning(kind=kind, key=key, size=size, metric=metric, taught=taught, lr=lr, epochs=epochs, seed=seed)
         found = api.combine(
             store, of.split(","), text or None, dataset=dataset, embedded=embedded, model=model,
             name="together" if name is None else name, device=device, progress=True,
         )  # fmt: skip
     else:
         found = api.distill(
-            store, text or None, dataset=dataset, embedded=embedded, model=model, name=name, kind=kind, key=key,
-            size=size, metric=metric, taught=taught, lr=lr, epochs=epochs, seed=seed, device=device, progress=True,
+            store, text or None, dataset=dataset, embedded=embedded, model=model, name=name, kind=kind or KIND,
+            key=key, size=size, metric=metric, taught=taught or 0.0, lr=lr, epochs=epochs, seed=seed or 0,
+            device=device, progress=True,
         )  # fmt: skip
     lines = [*_lines(found, store), f"next: knnlm eval {store} {'--embedded' if embedded else '--text TEST'} "
              f"--component {found.name}"]  # fmt: skip

@@ -81,7 +81,7 @@ def answer(found: Findings, records: Records, scale: Scale) -> list[Section]:
     reasons = reasons_table(named)
     parts: list[Part] = [*_opening(named, records, scale)]
     if drawn is not None:
-        parts += [*(f"**{reason.title}.** {reason.says}" for reason in REASONS), reasons, _READING, drawn]
+        parts += [*(_paragraph(reason, named) for reason in REASONS), reasons, _READING, drawn]
     parts += [*mask_cost(named, scale), *without_search(records, scale)]
     return [
         Section("Why they work: the answer in short", parts),
@@ -112,20 +112,46 @@ def _opening(named: Named, records: Records, scale: Scale) -> list[str]:
     ]
 
 
-def reasons_table(named: Named) -> Table:
-    """Each reason's claims: the paper's effect, ours at one τ and with every arm at its own, and what that says."""
-    rows = []
+class _Told(NamedTuple):
+    """A claim of a reason: as shown, what was found at one τ for all and at its own, and what that says."""
+
+    reason: str
+    shown: str
+    one: Finding | None
+    own: Finding
+    reading: str
+
+
+def _told(named: Named) -> list[_Told]:
+    told = []
     for reason in REASONS:
         for name, shown in reason.claims:
             one, own = _at_one(named, name), named.get(f"{name} ({FIELDS['tuned']})") or named.get(name)
-            if own is None:
-                continue
-            theirs = one.claim.paper if one is not None else own.claim.paper
-            rows.append((
-                f"{reason.title}: {shown}", "" if theirs is None else percent(theirs),
-                "" if one is None else numbers(one, paper=False), numbers(own, paper=False),
-                outcome(own) if one is None else reading(one.verdict, own.verdict),
-            ))  # fmt: skip
+            if own is not None:
+                says = outcome(own) if one is None else reading(one.verdict, own.verdict)
+                told.append(_Told(reason.title, shown, one, own, says))
+    return told
+
+
+def _paragraph(reason: Reason, named: Named) -> str:
+    """What a reason says, and how its claims came out."""
+    grouped: dict[str, list[str]] = {}
+    for told in _told(named):
+        if told.reason == reason.title:
+            grouped.setdefault(told.reading, []).append(told.shown)
+    here = ", ".join(f"**{says}** ({'; '.join(shown)})" for says, shown in grouped.items())
+    return f"**{reason.title}.** {reason.says}" + (f" Outcome: {here}." if here else "")
+
+
+def reasons_table(named: Named) -> Table:
+    """Each reason's claims: the paper's effect, ours at one τ and with every arm at its own, and what that says."""
+    rows = []
+    for reason, shown, one, own, says in _told(named):
+        theirs = one.claim.paper if one is not None else own.claim.paper
+        rows.append((
+            f"{reason}: {shown}", "" if theirs is None else percent(theirs),
+            "" if one is None else numbers(one, paper=False), numbers(own, paper=False), says,
+        ))  # fmt: skip
     return Table(("reason", "paper", "here, one τ for all", "here, each at its own τ", "reading"), tuple(rows))
 
 

@@ -9,9 +9,9 @@ from knnlm.paper.present import sections, tables, words
 from knnlm.paper.present.answer import answer
 from knnlm.paper.present.checks import all_findings, measured
 from knnlm.paper.present.content import Figure, Part, Section, Table
+from knnlm.paper.present.making import making
 from knnlm.paper.present.markdown import body, markdown
 from knnlm.paper.present.page import page
-from knnlm.paper.recipes import recipes
 from knnlm.paper.recipes.baselines import paper_arm
 from knnlm.paper.runner import check_scale, load_records, with_known_models
 from knnlm.paper.scales import Scale
@@ -85,7 +85,7 @@ def content(records: Records, scale: Scale) -> list[Section]:
         Section("The audit: confounds in the paper's code", sections.audit_part(records, scale, found)),
         *sections.substitutes_sections(records, scale, found),
         *sections.ruled_out_sections(records, scale, found),
-        Section("How it was made", _provenance(records, scale)),
+        Section("How it was made", making(records, scale)),
     ]
     return [s._replace(parts=kept) for s in every if (kept := [p for p in s.parts if not _empty(p)])]
 
@@ -106,38 +106,6 @@ def _setup(records: Records, scale: Scale) -> list[Part]:
             f"test text. k = {scale.k:,}. Training perplexity is that of the updates before, dropout on."
         )
     return [*parts, tables.lms_table(records)]
-
-
-def _provenance(records: Records, scale: Scale) -> list[Part]:
-    made = [r["provenance"] for r in records.values()]
-    commits = sorted({m["commit"] or "an installed package" for m in made})
-    versions = sorted({", ".join(f"{k} {v}" for k, v in m["versions"].items()) for m in made})
-    machines = sorted({m["machine"] for m in made})
-    lms = {r["what"]["arm"]["lm"]: r["provenance"]["train_seconds"] for r in records.values() if "arm" in r["what"]}
-    for m in made:
-        lms |= m.get("others_train_seconds", {})
-    trained = [seconds for seconds in lms.values() if seconds]
-    training = sum(trained)
-    return [
-        f"{len(trained)} LMs trained in {training / 60:.0f} minutes and {len(records)} rows measured in "
-        f"{sum(m['seconds'] for m in made) / 60:.0f} minutes, stores, indexes and searches included, on "
-        f"{'; '.join(machines)}. Commits: {', '.join(commits)}. Versions: {'; '.join(versions)}.",
-        _missing(records, scale),
-        "Every number is in rows/, one JSON for each row, with the command that makes it. All of them: "
-        f"`knnlm reproduce all --scale {scale.name}`.",
-    ]
-
-
-def _missing(records: Records, scale: Scale) -> str:
-    """Which recipes are not complete."""
-    every = {row.name for recipe in recipes(scale) for row in recipe.rows}
-    lacking = [
-        f"{recipe.name} ({absent})" for recipe in recipes(scale)
-        if (absent := len({row.name for row in recipe.rows} - records.keys()))
-    ]  # fmt: skip
-    if not lacking:
-        return f"All {len(every)} rows of the recipes are here."
-    return f"{len(every & records.keys())} of {len(every)} rows are here; missing: {', '.join(lacking)}."
 
 
 def _empty(part: Part) -> bool:

@@ -1,0 +1,78 @@
+"""How a report was made, from the provenance of its records: time, machine, versions, and what is not here yet."""
+
+from typing import NamedTuple
+
+from knnlm.paper.findings import Records
+from knnlm.paper.present.content import Part, Table
+from knnlm.paper.recipes import recipes
+from knnlm.paper.scales import Scale
+
+
+class _Time(NamedTuple):
+    """What a recipe took, in seconds: rows that are its own, and LMs that were trained for it."""
+
+    recipe: str
+    rows: int
+    seconds: float
+    lms: int
+    training: float
+
+
+def making(records: Records, scale: Scale) -> list[Part]:
+    """Where, with what and in which time; what is missing; the command for all of it."""
+    made = [r["provenance"] for r in records.values()]
+    commits = sorted({m["commit"] or "an installed package" for m in made})
+    versions = sorted({", ".join(f"{k} {v}" for k, v in m["versions"].items()) for m in made})
+    machines = sorted({m["machine"] for m in made})
+    return [
+        f"Made on {'; '.join(machines)}. Commits: {', '.join(commits)}. Versions: {'; '.join(versions)}.",
+        "Minutes by the clock, stores, indexes and searches included. What several recipes share is counted with the "
+        "first that has it.",
+        times(records, scale),
+        missing(records, scale),
+        "Every number is in rows/, one JSON for each row, with the command that makes it. All of them: "
+        f"`knnlm reproduce all --scale {scale.name}`.",
+    ]
+
+
+def times(records: Records, scale: Scale) -> Table:
+    """What each recipe took: LMs and rows that no recipe before it has."""
+    counted: set[str] = set()
+    trained: dict[str, float] = {}
+    lines: list[_Time] = []
+    for recipe in recipes(scale):
+        new = {row: records[row.name]["provenance"] for row in recipe.rows if row.name in records.keys() - counted}
+        counted |= {row.name for row in recipe.rows}
+        lms: dict[str, float] = {}
+        for row, made in new.items():
+            lms |= {row.lm[0]: made["train_seconds"], **made.get("others_train_seconds", {})}
+        lms = {lm: seconds for lm, seconds in lms.items() if seconds and lm not in trained}
+        trained |= lms
+        if new:
+            seconds = sum(made["seconds"] for made in new.values())
+            lines.append(_Time(recipe.name, len(new), seconds, len(lms), sum(lms.values())))
+    lines.append(_Time("all", *(sum(column) for column in list(zip(*lines, strict=True))[1:])))
+    return Table(
+        ("recipe", "rows", "minutes", "LMs trained", "minutes", "in all"),
+        tuple(
+            (t.recipe, str(t.rows), _minutes(t.seconds), str(t.lms or ""), _minutes(t.training),
+             _minutes(t.seconds + t.training))
+            for t in lines
+        ),
+    )  # fmt: skip
+
+
+def missing(records: Records, scale: Scale) -> str:
+    """Which recipes are not complete."""
+    every = {row.name for recipe in recipes(scale) for row in recipe.rows}
+    lacking = [
+        f"{recipe.name} ({absent})" for recipe in recipes(scale)
+        if (absent := len({row.name for row in recipe.rows} - records.keys()))
+    ]  # fmt: skip
+    if not lacking:
+        return f"All {len(every)} rows of the recipes are here."
+    return f"{len(every & records.keys())} of {len(every)} rows are here; missing: {', '.join(lacking)}."
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds / 60:.1f}" if seconds else ""
