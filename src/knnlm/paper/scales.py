@@ -69,6 +69,8 @@ class Learning:
     """n: embeddings for each word, in order."""
     seeds: int
     """How often each is learned from another start."""
+    seeds_of_largest: int
+    """The same for the largest n, which takes as long as the others together."""
     rates: tuple[float, ...]
     """Learning rates, of which the best on validation is used; where it is the lowest or the highest, the next beyond
     is tried too."""
@@ -210,8 +212,8 @@ SMOKE_SCALE = Scale(
     fractions=(0.25, 1.0), draws=2, small=0.25, zeros=(0.26,), factories=(("IVF32,Flat", 4), ("PQ8x4np", 1)),
     components=(16,), factory="IVF32,PQ8x4np", least=3,
     learning=Learning(
-        sizes=(1, 2), seeds=2, rates=(1e-2, 3e-2), epochs=1, adaptive=2, views=(2,), clusters=(1,), networks=(8,),
-        soft=(0.5,), fewer=(0.25,),
+        sizes=(1, 2), seeds=2, seeds_of_largest=2, rates=(1e-2, 3e-2), epochs=1, adaptive=2, views=(2,),
+        clusters=(1,), networks=(8,), soft=(0.5,), fewer=(0.25,),
     ),
     ruled_out=RuledOut(lists=(8, 64), ensemble=("seed-1", "2V", "3V")),
 )  # fmt: skip
@@ -223,8 +225,8 @@ DEMO_SCALE = Scale(
     fractions=(0.05, 0.25, 0.5, 1.0), draws=2, small=0.05, zeros=(0.26,),
     factories=(("IVF512,Flat", 1), ("IVF512,Flat", 32), ("IVF512,PQ8np", 512)), components=(64,),
     learning=Learning(
-        sizes=(1, 2, 3), seeds=2, rates=(1e-4, 3e-4), epochs=3, adaptive=3, views=(2,), clusters=(2,),
-        networks=(256,), soft=(0.5,), fewer=(0.125, 1),
+        sizes=(1, 2, 3), seeds=2, seeds_of_largest=2, rates=(1e-4, 3e-4), epochs=3, adaptive=3, views=(2,),
+        clusters=(2,), networks=(256,), soft=(0.5,), fewer=(0.125, 1),
     ),
     ruled_out=RuledOut(lists=_LISTS, ensemble=("seed-1", "2V", "3V")),
 )  # fmt: skip
@@ -247,7 +249,7 @@ LAPTOP_SCALE = Scale(
     ),
     components=(128, 64),
     learning=Learning(
-        sizes=(1, 2, 3, 9), seeds=3, rates=(1e-4, 3e-4), epochs=3, adaptive=3, views=(2, 3),
+        sizes=(1, 2, 3, 9), seeds=3, seeds_of_largest=2, rates=(1e-4, 3e-4), epochs=3, adaptive=3, views=(2, 3),
         clusters=(2, 3, 6), networks=(256, 1024), soft=(0.5, 1.0), fewer=(0.125, 0.25, 0.5, 1),
     ),
     ruled_out=RuledOut(lists=_LISTS, ensemble=("seed-1", "2V", "3V")),
@@ -272,8 +274,8 @@ PAPER_SCALE = Scale(
     zeros=(0.05, 0.26, 0.5), factories=(("IVF4096,PQ64np", 8), ("IVF4096,PQ64np", 1024), ("IVF4096,PQ32np", 32)),
     components=(512,), others=_GPT2,
     learning=Learning(
-        sizes=tuple(range(1, 10)), seeds=3, rates=(1e-4, 3e-4), epochs=3, adaptive=3, views=(2, 3, 4, 5),
-        clusters=(2, 3), networks=(1024, 4096), soft=(0.5, 1.0), fewer=(0.125, 0.25, 0.5, 1),
+        sizes=tuple(range(1, 10)), seeds=3, seeds_of_largest=3, rates=(1e-4, 3e-4), epochs=3, adaptive=3,
+        views=(2, 3, 4, 5), clusters=(2, 3), networks=(1024, 4096), soft=(0.5, 1.0), fewer=(0.125, 0.25, 0.5, 1),
     ),
     ruled_out=RuledOut(lists=_LISTS, ensemble=("seed-1", "2V", "3V")),
 )  # fmt: skip

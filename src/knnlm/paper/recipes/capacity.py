@@ -8,6 +8,11 @@ from knnlm.paper.scales import Scale
 def recipe(scale: Scale) -> Recipe:
     """Every n over both states, for every seed."""
     points = scale.learning
-    rows = [Learned(state=s, seed=seed, size=n) for n in points.sizes for s in STATES for seed in range(points.seeds)]
+    rows = [
+        Learned(state=state, seed=seed, size=n)
+        for n in points.sizes
+        for state in STATES
+        for seed in range(points.seeds_of_largest if n == points.sizes[-1] else points.seeds)
+    ]
     labels = ("fig:increasing_embedding_size", "tab:softmax_bottleneck", "app:detail_result_increasing_nv")
     return Recipe("capacity", "More embeddings for each word", labels, tuple(rows))
