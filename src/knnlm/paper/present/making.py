@@ -46,7 +46,7 @@ def times(records: Records, scale: Scale) -> Table:
         lms: dict[str, float] = {}
         for row, made in new.items():
             lms |= {row.lm[0]: made["train_seconds"], **made.get("others_train_seconds", {})}
-        lms = {lm: seconds for lm, seconds in lms.items() if seconds and lm not in trained}
+        lms = {lm: seconds for lm, seconds in lms.items() if scale.other(lm) is None and lm not in trained}
         trained |= lms
         if new:
             seconds = sum(made["seconds"] for made in new.values())
