@@ -272,9 +272,10 @@ def test_a_store_without_ffn_and_a_component_of_another_model(
     store: Store, lm: LanguageModel, texts: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     thin = api.build(lm, tmp_path / "thin", texts["train"], keys=["att"])
-    for words in (["--key", "ffn"], ["--kind", "network"]):
+    for words, advice in ((["--key", "ffn"], "build it with --keys ffn"),
+                          (["--kind", "network"], "build it with --keys att,ffn")):  # fmt: skip
         assert run(["distill", str(thin.path), "--text", str(texts["valid"]), *words]) == 1
-        assert "ffn" in capsys.readouterr().err
+        assert capsys.readouterr().err.strip().endswith(advice)
     assert run(["eval", str(thin.path), "--text", str(texts["test"]), "--component", "head"]) == 1
     assert "has no component: run 'knnlm distill" in capsys.readouterr().err
     api.distill(store, texts["valid"], model=lm, **HEAD)  # type: ignore[arg-type]

@@ -146,8 +146,11 @@ def the_substitute(
     if chosen == "network":
         if key is not None:
             raise UsageError("a network reads att and ffn: leave out --key")
-        for needed in KEYS:
-            store.key(needed)
+        if not set(KEYS) <= set(store.keys):
+            raise KnnlmError(
+                f"a network reads att and ffn, and {store.path} holds only {' and '.join(store.keys)} states: build it "
+                "with --keys att,ffn"
+            )
     usual = usual_size(chosen, store.rows, store.vocab_size, store.key(store.keys[0]).type.width)
     return Substitute(
         kind=chosen, keys=tuple(KEYS) if chosen == "network" else (key or store.keys[0],),

@@ -71,7 +71,7 @@ def distill(
     Example: knnlm distill store --embedded
     """
     from knnlm import api
-    from knnlm.resolve import refuse_learning
+    from knnlm.resolve import refuse_learning, the_store
 
     if of is not None:
         refuse_learning(kind=kind, key=key, size=size, metric=metric, taught=taught, lr=lr, epochs=epochs, seed=seed)
@@ -85,8 +85,9 @@ def distill(
             key=key, size=size, metric=metric, taught=taught or 0.0, lr=lr, epochs=epochs, seed=seed or 0,
             device=device, progress=True,
         )  # fmt: skip
-    lines = [*_lines(found, store), f"next: knnlm eval {store} {'--embedded' if embedded else '--text TEST'} "
-             f"--component {found.name}"]  # fmt: skip
+    own = text is None and dataset is None and the_store(store).meta["text"].get("kind") == "embedded"
+    test = "--embedded" if embedded or own else "--text TEST"
+    lines = [*_lines(found, store), f"next: knnlm eval {store} {test} --component {found.name}"]
     show(json, {"name": found.name, "multiplications": found.component.multiplications, **found.about}, lines)
 
 
@@ -97,14 +98,14 @@ def _lines(found: "Distilled", store: Path) -> list[str]:
     from knnlm.settings import choose_tuned
 
     about, made = found.about, found.component
-    states = " and ".join(made.keys)
+    states, kind = " and ".join(made.keys), kind_of(made)
     tuned = choose_tuned(the_store(store))
     beside = ""
     if tuned is not None and tuned.tokens == about["tokens"] and math.isclose(tuned.base_ppl, about["base_ppl"]):
         beside = f" (with the search: {tuned.interp_ppl:.2f})"
     return [
-        f"{found.name}: {kind_of(made)} on {states}, {made.multiplications:,} multiplications a token; "
-        f"λ {found.lam:.3f}, τ {made.tau:.4g}",
+        f"{found.name if found.name == kind else f'{found.name}: {kind}'} on {states}, {made.multiplications:,} "
+        f"multiplications a token; λ {found.lam:.3f}, τ {made.tau:.4g}",
         f"validation perplexity {about['base_ppl']:.2f} → {about['interp_ppl']:.2f} on {about['tokens']:,} tokens, "
         f"without a search{beside}",
     ]

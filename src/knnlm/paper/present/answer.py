@@ -211,7 +211,7 @@ def without_search(records: Records, scale: Scale) -> list[str]:
     head, heads = (substitutes.seeds_of(records, row) for row in (Learned(), both()))
     told = [
         (share_of_calibration(records, knn), "Calibrating the LM has {} of the neighbours' gain in log-likelihood, "
-         "with nothing retrieved or learned."),
+         "with nothing retrieved or learned. (More than 100 % is more than the neighbours gain.)"),
         (share_of_gain(records, head, knn), "A second softmax on att, learned from the store, has {} of it over the LM "
          f"(the paper: {100 * theirs:.0f} % of its gain in perplexity);"),
         (share_of_gain(records, head, knn, "on_calibrated", "calibrated"), "over the calibrated LM {} of what "
