@@ -15,12 +15,7 @@ from knnlm.learning.learn import HOW
 from knnlm.learning.usual import KIND
 from knnlm.lm.documents import Split
 from knnlm.lm.load import LanguageModel
-from knnlm.resolve import (
-    the_model,
-    the_store,
-    the_substitute,
-    the_validation,
-)
+from knnlm.resolve import the_model, the_store, the_substitute, the_validation
 from knnlm.settings import choose_tuned
 from knnlm.states.store import Store
 

@@ -6,12 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from knnlm.distillation import load_distilled
 from knnlm.lm.load import LanguageModel
 from knnlm.lm.tokenizer import with_bos
-from knnlm.resolve import (
-    refuse_retrieval,
-    the_model,
-    the_settings,
-    the_store,
-)
+from knnlm.resolve import refuse_retrieval, the_model, the_settings, the_store
 from knnlm.search.retrieval import Score
 from knnlm.states.store import Store
 

@@ -17,12 +17,7 @@ from knnlm.lm.presets import preset as preset_named
 from knnlm.lm.train import Trained
 from knnlm.lm.train import train as train_model
 from knnlm.progress import say
-from knnlm.resolve import (
-    check_retrieval,
-    default_mask,
-    the_settings,
-    the_store,
-)
+from knnlm.resolve import check_retrieval, default_mask, the_settings, the_store
 from knnlm.search.exact import check_k
 from knnlm.search.factory import NPROBE
 from knnlm.search.index import RECALL_FLOOR, Index, build_index

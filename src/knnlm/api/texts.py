@@ -11,10 +11,7 @@ from knnlm.lm.documents import Source, Split, hub_dataset, local_text
 from knnlm.lm.embedded import Embedded
 from knnlm.lm.load import LanguageModel
 from knnlm.progress import say
-from knnlm.resolve import (
-    CACHE,
-    the_model,
-)
+from knnlm.resolve import CACHE, the_model
 from knnlm.states.build import build_states
 from knnlm.states.store import Store
 

@@ -51,7 +51,10 @@ def times(records: Records, scale: Scale) -> Table:
         if new:
             seconds = sum(made["seconds"] for made in new.values())
             lines.append(_Time(recipe.name, len(new), seconds, len(lms), sum(lms.values())))
-    lines.append(_Time("all", *(sum(column) for column in list(zip(*lines, strict=True))[1:])))
+    lines.append(_Time(
+        "all", sum(t.rows for t in lines), sum(t.seconds for t in lines), sum(t.lms for t in lines),
+        sum(t.training for t in lines),
+    ))  # fmt: skip
     return Table(
         ("recipe", "rows", "minutes", "LMs trained", "minutes", "in all"),
         tuple(
