@@ -70,7 +70,8 @@ _READING = (
 _RULED_OUT = (
     "Each was ruled out by the check beside it; where that does not hold, the hypothesis is not ruled out here. Over "
     "the calibrated LM means that the LM first gets its own softmax temperature and a share of unigrams, so "
-    "that what only corrects its peakiness gains little; of several LMs each is calibrated. Lists: the one that is best on validation text."
+    "that what only corrects its peakiness gains little; of several LMs each is calibrated. Lists: the one "
+    "that is best on validation text."
 )
 
 
