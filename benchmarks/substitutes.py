@@ -1,16 +1,18 @@
 """Learning a head from a store beside the bare matrix products, and beside learning it through the frozen LM.
 
-    .venv/bin/python benchmarks/substitutes.py [--preset laptop] [--steps 30] [--repeats 5] [--characters 1500]
+    .venv/bin/python benchmarks/substitutes.py [--preset laptop] [--batch 256] [--steps 30] [--repeats 5]
+                                               [--characters 1500]
 
-One update of one embedding a word over att, three ways, interleaved, medians of rows a second:
+Updates of one embedding a word over att, `batch` rows each, four ways, interleaved, medians of rows a second:
 
     store     knnlm.learning: rows from the store's files, shuffled, loss, backward, AdamW; one whole epoch
     memory    the same products, loss and AdamW on one batch that is in memory already
     through   the frozen LM run over the windows that give the same rows, then the same update
     bare      the same with windows that do not overlap, so that most tokens have less context than the store's
 
-The others make `steps` updates. `--preset paper --characters 60 --steps 2 --repeats 3` has the shape of the paper's LM,
-whose body is worth several of its output embedding; the laptop's is not. Prints one JSON object. The model is not
+The others make `steps` updates. `--preset paper --batch 3072 --characters 60 --steps 2 --repeats 3` has the shape of
+the paper's LM, whose body is worth several of its output embedding (the laptop's is not), and its window for a batch;
+the paper's code learns from windows that do not overlap, which is `bare`. Prints one JSON object. The model is not
 trained: speed does not depend on what its weights are.
 """
 
@@ -51,29 +53,30 @@ class Head:
         self.optimizer.zero_grad(set_to_none=True)
 
 
-def from_store(lm: LanguageModel, store: Store) -> float:
+def from_store(lm: LanguageModel, store: Store, rows: int) -> float:
     """Rows a second of an epoch, reading and shuffling included."""
     began = time.perf_counter()
-    head, batches = Head(lm), RowBatches([store.key("att")], store.targets, BATCH, seed=0)
+    head, batches = Head(lm), RowBatches([store.key("att")], store.targets, rows, seed=0)
     for step in range(batches.steps_per_epoch):
         batch = batches.at(step)
         head.update(batch.states, batch.targets)
-    return batches.steps_per_epoch * BATCH / (time.perf_counter() - began)
+    return batches.steps_per_epoch * rows / (time.perf_counter() - began)
 
 
-def from_memory(lm: LanguageModel, store: Store, steps: int) -> float:
+def from_memory(lm: LanguageModel, store: Store, rows: int, steps: int) -> float:
     """Rows a second of the same update on a batch that is there."""
-    head, batch = Head(lm), RowBatches([store.key("att")], store.targets, BATCH, seed=0).at(0)
+    head, batch = Head(lm), RowBatches([store.key("att")], store.targets, rows, seed=0).at(0)
     began = time.perf_counter()
     for _ in range(steps):
         head.update(batch.states, batch.targets)
-    return steps * BATCH / (time.perf_counter() - began)
+    return steps * rows / (time.perf_counter() - began)
 
 
-def through_the_lm(lm: LanguageModel, tokens: torch.Tensor, context: int, stride: int, steps: int) -> float:
+def through_the_lm(lm: LanguageModel, tokens: torch.Tensor, context: int, stride: int, rows: int, steps: int) -> float:
     """Rows a second where the LM is run for every batch; of each window its last `stride` tokens are learned from."""
     head, tap = Head(lm), Tap(lm.model, ["att", "ffn"])
-    windows = max(1, BATCH // stride)
+    windows = max(1, rows // stride)
+    assert windows * stride == rows, "the same rows an update as the others"
     pieces = tokens.unfold(0, context + 1, stride)
     began = time.perf_counter()
     for step in range(steps):
@@ -82,13 +85,14 @@ def through_the_lm(lm: LanguageModel, tokens: torch.Tensor, context: int, stride
             states = tap.read(ids[:, :-1]).of("att")[:, -stride:].reshape(windows * stride, -1).float()
         head.update(states, ids[:, -stride:].reshape(-1))
     tap.close()
-    return steps * windows * stride / (time.perf_counter() - began)
+    return steps * rows / (time.perf_counter() - began)
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--preset", default="laptop")
+    parser.add_argument("--batch", type=int, default=BATCH)
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--characters", type=int, default=1500, help="of each document of the text")
@@ -104,17 +108,24 @@ def main() -> None:
         store = build_states(lm, text, Path(folder) / "store", keys=["att"])
         tokens = torch.from_numpy(token_stream(tokenizer, text).astype("int64"))
         for _ in range(given.repeats):
-            rates["store"].append(from_store(lm, store))
-            rates["memory"].append(from_memory(lm, store, given.steps))
-            rates["through"].append(through_the_lm(lm, tokens, p.context, p.context // 2, given.steps))
-            rates["bare"].append(through_the_lm(lm, tokens, p.context, p.context, given.steps))
+            rates["store"].append(from_store(lm, store, given.batch))
+            rates["memory"].append(from_memory(lm, store, given.batch, given.steps))
+            for name, stride in (("through", p.context // 2), ("bare", p.context)):
+                rates[name].append(through_the_lm(lm, tokens, p.context, stride, given.batch, given.steps))
     found: dict[str, float] = {f"{name}, rows/s": round(statistics.median(values)) for name, values in rates.items()}
     for other in ("memory", "through", "bare"):
         pairs = zip(rates["store"], rates[other], strict=True)
         found[f"store / {other}"] = round(statistics.median(a / b for a, b in pairs), 3)
     print(
         json.dumps(
-            {"preset": p.name, "vocabulary": len(tokenizer), "rows": store.rows, "repeats": given.repeats, **found},
+            {
+                "preset": p.name,
+                "vocabulary": len(tokenizer),
+                "rows": store.rows,
+                "batch": given.batch,
+                "repeats": given.repeats,
+                **found,
+            },
             indent=1,
         )
     )

@@ -200,8 +200,10 @@ def test_an_interrupted_distillation_goes_on_and_another_request_begins_anew(
     assert list_distilled(store) == ["whole"]
     other = api.distill(store, texts["valid"], model=lm, kind="embeddings", name="cut", size=2, **QUICK)  # type: ignore[arg-type]
     assert other.about["what"]["size"] == 2
+    assert list((store.path / "components/cut/learning").iterdir())  # what was interrupted is not lost
     again = api.distill(store, texts["valid"], model=lm, kind="embeddings", name="cut", **QUICK)  # type: ignore[arg-type]
     assert again.about["xxh3"] == whole.about["xxh3"]
+    assert not (store.path / "components/cut/learning").exists()
 
 
 def test_damage_is_seen_and_said(

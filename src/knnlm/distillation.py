@@ -2,16 +2,18 @@
 
     STORE/components/<name>/component.json        λ, τ, model, how it was learned, and the file that holds it
     STORE/components/<name>/<xxh3>.safetensors    the component; its name is its checksum
-    STORE/components/<name>/learning/             while it is learned; deleted when it is done
+    STORE/components/<name>/learning/<request>/   while it is learned; deleted when it is done
 
 The JSON is replaced in one step after the file is there, so a name stands for the old component or the new one. Learned
 from the store's rows and stopped, with τ and λ, by a validation text. Knows nothing of how it is used.
 """
 
+import contextlib
 import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -76,18 +78,18 @@ def distill(
         assert teacher is not None
         t = teacher.retrieval
         about["teacher"] = {"key": t.key, "metric": t.metric, "k": t.k, "temperature": teacher.temperature}
+    work = folder / WORK / fingerprint(about)[:16]  # another request finds nothing of this one
     if (known := _known(store, name, about)) is not None:
         say(f"component {name} of {store.path} is there already", progress)
+        _clear(work)  # of a run that was killed after its record was there
         return known
-    work = folder / WORK / fingerprint(about)[:16]  # another request finds nothing of this one
     states = states_of(valid, what.keys)
     module: Any
     steps = 0
     if what.kind == "clusters":
         file = work / "clusters.safetensors"
         found = cluster(store, what.keys[0], what.size, what.metric, file, seed=seed, progress=progress)
-        say(f"τ and λ: {valid.rows:,} tokens, {what.size:,} clusters", progress)
-        best = at_best_tau(found, valid.lm_logprob, states, valid.targets)
+        best = at_best_tau(found, valid.lm_logprob, states, valid.targets, progress)
         module = None if how is None else begin_clusters(best.component)  # type: ignore[arg-type]
     else:
         module = begin(what, _one_row_a_word(store, output_embedding(lm.model).weight), seed=seed)
@@ -98,13 +100,14 @@ def distill(
         aim = Soft(taught, table.columns["words"], table.columns["shares"])
     if how is not None:
         learned = learn(module, store, valid, work / "fit", how, seed=seed, aim=aim, about=about, progress=progress)
-        best = at_best_tau(learned.component, valid.lm_logprob, states, valid.targets)
+        best = at_best_tau(learned.component, valid.lm_logprob, states, valid.targets, progress)
         steps = learned.fitted.steps
     about |= {
         "lambda": best.lam, "temperature": best.component.tau, "interp_ppl": best.ppl, "tokens": valid.rows,
         "base_ppl": perplexity(valid.lm_logprob.astype(np.float64)), "steps": steps,
     }  # fmt: skip
     _publish(store, name, best.component, about)
+    _clear(work)
     return Distilled(name, best.component, best.lam, about)
 
 
@@ -185,7 +188,7 @@ def _publish(store: Store, name: str, component: Component, about: dict[str, Any
     """Put the file there, then the record that names it, then take away what was there before."""
     folder = store.path / FOLDER / name
     with only_writer(store.path, patience=10):
-        draft = folder / WORK / "component.safetensors"
+        draft = folder / "component.draft"
         save_component(draft, component, {})
         checksum = checksum_file(draft)
         file = folder / f"{checksum}.safetensors"
@@ -195,7 +198,13 @@ def _publish(store: Store, name: str, component: Component, about: dict[str, Any
         for other in folder.glob("*.safetensors"):
             if other != file:
                 other.unlink()
-    shutil.rmtree(folder / WORK)
+
+
+def _clear(work: Path) -> None:
+    """Take away what a request worked with, and nothing of another request for the same name."""
+    shutil.rmtree(work, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        work.parent.rmdir()
 
 
 def list_distilled(store: Store) -> list[str]:

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-from knnlm.components.embeddings import new_embeddings
+from knnlm.components.embeddings import Embeddings, new_embeddings
 from knnlm.errors import KnnlmError, UsageError
 from knnlm.learning import clustering
 from knnlm.learning.clustering import cluster
 from knnlm.learning.fit import Fit
 from knnlm.learning.learn import learn
 from knnlm.learning.substitutes import begin_clusters
-from knnlm.learning.temperature import at_best_tau, at_tau
+from knnlm.learning.temperature import at_best_tau, at_best_taus, at_tau
 from knnlm.lm.checkpoint import save_tensors
 from knnlm.metrics import perplexity
 from knnlm.mixture import fit_lambda, mix
@@ -115,3 +115,21 @@ def test_the_best_temperature_is_found_wherever_it_is(truth: float) -> None:
     lam = fit_lambda(lm, logs)
     assert found.ppl == pytest.approx(perplexity(mix(lm, logs, lam)))
     assert found.ppl <= at_tau(made, 1.0, lm, states, targets).ppl
+
+
+def test_a_temperature_is_looked_at_once_for_all_lms(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    weight = torch.from_numpy(rng.standard_normal((20, 8)).astype(np.float32))
+    made = new_embeddings("att", weight, torch.ones(20, dtype=torch.int64), "ip", 1.0)
+    states, targets = rng.standard_normal((3000, 8)).astype(np.float32), rng.integers(0, 20, 3000)
+    real, looked = Embeddings.target_logprobs, []
+
+    def counted(self: Embeddings, states: Any, targets: Any) -> Any:
+        looked.append((self.tau, len(targets)))
+        return real(self, states, targets)
+
+    monkeypatch.setattr(Embeddings, "target_logprobs", counted)
+    lm = np.full(3000, -np.log(20))
+    first, second = at_best_taus(made, [lm, lm], states, targets)
+    assert first.ppl == second.ppl
+    assert len(looked) == len(set(looked))

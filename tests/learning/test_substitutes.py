@@ -33,6 +33,13 @@ def test_everything_begins_near_the_lm(what: Substitute) -> None:
     assert torch.allclose(found.exp().sum(1), torch.ones(7), atol=1e-5)
 
 
+def test_under_l2_the_beginning_is_as_peaky_as_the_lm() -> None:
+    torch.manual_seed(0)
+    w_sm, ffn = torch.randn(V, D), torch.randn(7, D)
+    found = begin(Substitute(keys=("ffn",), metric="l2"), w_sm, None, seed=0).component().logprobs(ffn)
+    assert torch.allclose(found, (ffn @ w_sm.T - w_sm.square().sum(1) / 4).log_softmax(1), atol=1e-5)
+
+
 def test_rows_of_one_word_differ_and_seeds_differ() -> None:
     w_sm = torch.randn(V, D)
     weight = begin(Substitute(size=2), w_sm, None, seed=0).weight

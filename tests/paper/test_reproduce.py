@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 
 from knnlm.cli.main import run
 from knnlm.lm.documents import HubDataset
+from knnlm.paper.measure import Bench
 from knnlm.paper.plan import plan
 from knnlm.paper.recipes import capacity, chosen, recipes
 from knnlm.paper.rows import Unmasked
@@ -49,7 +51,7 @@ def test_every_row_of_every_recipe_has_a_record(smoke: Smoke) -> None:
         made = record["provenance"]
         assert made["command"].startswith("knnlm reproduce ")
         assert made["command"].endswith("--scale smoke")
-        assert {"commit", "seed", "machine", "seconds", "versions"} <= made.keys()
+        assert {"commit", "seed", "machine", "threads", "seconds", "versions"} <= made.keys()
         assert record["scale"] == "smoke"
 
 
@@ -89,6 +91,27 @@ def test_killed_runs_end_with_the_same_results(smoke: Smoke, tmp_path: Path) -> 
     assert len(found) == 4
     for name, record in found.items():
         assert _results(record) == _results(smoke.records[name])
+
+
+def test_the_clock_of_an_interrupted_row_goes_on(smoke: Smoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (recipe,) = chosen(smoke.scale, ["recompute"])
+    folder, name = tmp_path / "again", recipe.rows[-1].name
+    shutil.copytree(smoke.folder, folder)
+    (folder / "rows" / f"{name}.json").unlink()
+
+    def interrupted(*_: Any) -> None:
+        time.sleep(0.5)
+        raise KeyboardInterrupt
+
+    again = ["reproduce", "recompute", "--scale", "smoke", "--out", str(folder)]
+    with monkeypatch.context() as patched:
+        patched.setattr(Bench, "measure", interrupted)
+        assert run(again) == 1
+    with monkeypatch.context() as patched:
+        patched.setattr(Bench, "measure", lambda *_: smoke.records[name]["results"])
+        assert run(again) == 0
+    assert load_records(folder)[name]["provenance"]["seconds"] >= 0.5
+    assert not list((folder / "work" / "clocks").iterdir())
 
 
 def _results(record: Any) -> Any:

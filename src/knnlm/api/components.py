@@ -12,7 +12,7 @@ from knnlm.errors import UsageError
 from knnlm.evaluation import Evaluation
 from knnlm.evaluation import evaluate_component as evaluate_distilled
 from knnlm.learning.learn import HOW
-from knnlm.learning.usual import KIND
+from knnlm.learning.usual import KIND, RATES
 from knnlm.lm.documents import Split
 from knnlm.lm.load import LanguageModel
 from knnlm.resolve import the_model, the_store, the_substitute, the_validation
@@ -56,7 +56,8 @@ def distill(
         raise UsageError("clusters are learned further only if --epochs is given: give it too, or leave out --lr")
     how = None
     if what.kind != "clusters" or epochs is not None:
-        how = replace(HOW, lr=HOW.lr if lr is None else lr, epochs=HOW.epochs if epochs is None else epochs)
+        rate = RATES[what.kind] if lr is None else lr
+        how = replace(HOW, lr=rate, epochs=HOW.epochs if epochs is None else epochs)
     lm = the_model(opened, model, device)
     valid = _validation(opened, text, dataset, embedded, lm, progress, device)
     return distill_states(

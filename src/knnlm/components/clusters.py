@@ -79,7 +79,7 @@ class Clusters(NamedTuple):
         return in_blocks(self.target_losses, states, targets, _ROWS)
 
     def _scores(self, states: torch.Tensor) -> torch.Tensor:
-        return row_scores(self.centroids, states, self.metric, self.tau) + self.bias / self.tau
+        return row_scores(self.centroids, states, self.metric, self.tau, self.bias)
 
 
 class WordShares(NamedTuple):

@@ -67,12 +67,17 @@ def new_embeddings(
     return Embeddings((key,), weight, counts, metric, tau)
 
 
-def row_scores(weight: torch.Tensor, states: torch.Tensor, metric: Metric, tau: float) -> torch.Tensor:
-    """Ŵ ⊗ h / τ (B, R). Under L2 without ‖h‖², which is the same for every row and so leaves the softmax as it is."""
-    scores = states @ weight.T
+def row_scores(
+    weight: torch.Tensor, states: torch.Tensor, metric: Metric, tau: float, bias: torch.Tensor | None = None
+) -> torch.Tensor:
+    """(Ŵ ⊗ h + b) / τ (B, R). Under L2 without ‖h‖², which is the same for every row and so leaves the softmax as it
+    is. τ is taken into the smaller arrays: (B, R) is written once."""
     if metric == "l2":
-        scores = 2 * scores - weight.square().sum(1)
-    return scores / tau if tau != 1 else scores
+        bias = -weight.square().sum(1) if bias is None else bias - weight.square().sum(1)
+        states = 2 * states
+    if tau != 1:
+        states = states / tau
+    return states @ weight.T if bias is None else torch.addmm(bias / tau, states, weight.T)
 
 
 def target_losses(scores: torch.Tensor, targets: torch.Tensor, counts: torch.Tensor | None = None) -> torch.Tensor:

@@ -30,7 +30,7 @@ from knnlm.states.store import Store, states_of
 from knnlm.states.table import Column
 
 BATCH = 256
-HOW = Fit(lr=3e-4, epochs=3, looks=2, patience=3)
+HOW = Fit(lr=1e-4, epochs=3, looks=2, patience=3)
 
 
 class Learnable(Protocol):

@@ -2,7 +2,7 @@
 
 | kind         | what                                              | begins as                                       |
 |--------------|---------------------------------------------------|-------------------------------------------------|
-| `embeddings` | n rows a word, or as many as words deserve        | W_sm for each, and noise where n > 1            |
+| `embeddings` | n rows a word, or as many as words deserve        | W_sm (L2: its half), and noise where n > 1      |
 | `softmaxes`  | R views of the state over one output embedding    | W_sm behind views that change nothing, and noise |
 | `network`    | a small network over att and ffn together         | the LM itself                                   |
 | `clusters`   | centroids of the store's rows and what they weigh  | k-means of the store (clustering.py)            |
@@ -108,7 +108,7 @@ class _Embeddings(torch.nn.Module):
         super().__init__()
         self.what = what
         self.register_buffer("counts", counts)
-        weight = w_sm.repeat_interleave(counts, 0)
+        weight = (w_sm / 2 if what.metric == "l2" else w_sm).repeat_interleave(counts, 0)  # 2w·h is then the LM's w·h
         several = (counts > 1).repeat_interleave(counts)[:, None]
         self.weight = torch.nn.Parameter(weight + several * _noise(weight, w_sm, generator))
 

@@ -18,6 +18,7 @@ from scipy.optimize import minimize_scalar
 from knnlm.components.single import Single
 from knnlm.metrics import perplexity, spread_over
 from knnlm.mixture import fit_lambda, mix
+from knnlm.progress import Meter
 
 _FACTORS = tuple(4.0**e for e in range(-6, 7))
 _COARSE_ROWS = 2048
@@ -37,35 +38,57 @@ class AtTau(NamedTuple):
 def at_tau(component: Single, tau: float, lm: Logs, states: NDArray[Any], targets: NDArray[np.integer]) -> AtTau:
     """One τ."""
     moved = component._replace(tau=tau)
-    logs = moved.target_logprobs(states, targets)
-    lam = fit_lambda(lm, logs)
-    return AtTau(moved, lam, logs, perplexity(mix(lm, logs, lam)))
+    return _mixed(moved, lm, moved.target_logprobs(states, targets))
 
 
-def at_best_tau(component: Single, lm: Logs, states: NDArray[Any], targets: NDArray[np.integer]) -> AtTau:
+def at_best_tau(
+    component: Single, lm: Logs, states: NDArray[Any], targets: NDArray[np.integer], progress: bool = False
+) -> AtTau:
     """The best τ for one LM, no worse than the one it has."""
-    return at_best_taus(component, [lm], states, targets)[0]
+    return at_best_taus(component, [lm], states, targets, progress)[0]
 
 
 def at_best_taus(
-    component: Single, lms: Sequence[Logs], states: NDArray[Any], targets: NDArray[np.integer]
+    component: Single,
+    lms: Sequence[Logs],
+    states: NDArray[Any],
+    targets: NDArray[np.integer],
+    progress: bool = False,
 ) -> list[AtTau]:
-    """The same for several LMs; the wide grid, of some rows spread over the text, is looked at once."""
+    """The same for several LMs. The wide grid is of some rows spread over the text; every τ is looked at once."""
     some = spread_over(len(targets), _COARSE_ROWS)
     grid = [component.tau * factor for factor in _FACTORS]
-    coarse = [component._replace(tau=tau).target_logprobs(states[some], targets[some]) for tau in grid]
-    found = []
-    for lm in lms:
-        ppls = [perplexity(mix(lm[some], logs, fit_lambda(lm[some], logs))) for logs in coarse]
-        near = math.log(grid[int(np.argmin(ppls))])
-        reach = math.log(_FACTORS[1] / _FACTORS[0])
+    reach = math.log(_FACTORS[1] / _FACTORS[0])
+    looked: dict[float, NDArray[np.float64]] = {}
+    with Meter("τ and λ", None, "tokens", progress) as meter:
 
-        def at(x: float, lm: Logs = lm) -> AtTau:
-            return at_tau(component, math.exp(x), lm, states, targets)
+        def logs_at(tau: float) -> NDArray[np.float64]:
+            if tau not in looked:
+                looked[tau] = component._replace(tau=tau).target_logprobs(states, targets)
+                meter.advance(len(targets), f"τ {tau:.3g}")
+            return looked[tau]
 
-        best = minimize_scalar(
-            lambda x: at(x).ppl, bounds=(near - reach, near + reach), method="bounded", options={"xatol": _STEP}
-        )
-        points = [at(float(best.x)), at(near), at_tau(component, component.tau, lm, states, targets)]
-        found.append(min(points, key=lambda point: point.ppl))
+        coarse = []
+        for tau in grid:
+            coarse.append(component._replace(tau=tau).target_logprobs(states[some], targets[some]))
+            meter.advance(len(coarse[-1]), f"τ {tau:.3g}")
+        found = []
+        for lm in lms:
+            ppls = [perplexity(mix(lm[some], logs, fit_lambda(lm[some], logs))) for logs in coarse]
+            near = math.log(grid[int(np.argmin(ppls))])
+
+            def at(tau: float, lm: Logs = lm) -> AtTau:
+                return _mixed(component._replace(tau=tau), lm, logs_at(tau))
+
+            best = minimize_scalar(
+                lambda x, at=at: at(math.exp(x)).ppl,
+                bounds=(near - reach, near + reach), method="bounded", options={"xatol": _STEP},
+            )  # fmt: skip
+            points = [at(tau) for tau in (math.exp(best.x), math.exp(near), component.tau)]
+            found.append(min(points, key=lambda point: point.ppl))
     return found
+
+
+def _mixed(component: Single, lm: Logs, logs: NDArray[np.float64]) -> AtTau:
+    lam = fit_lambda(lm, logs)
+    return AtTau(component, lam, logs, perplexity(mix(lm, logs, lam)))

@@ -110,7 +110,8 @@ class Apprentice:
         if row.kind == "clusters":
             start = self._clusters(row)
             valid = self.workshop.plain(*row.lm).valid
-            tuned = at_best_tau(start, valid.lm_logprob, states_of(valid, start.keys), valid.targets).component
+            states = states_of(valid, start.keys)
+            tuned = at_best_tau(start, valid.lm_logprob, states, valid.targets, self.workshop.show).component
             return begin_clusters(tuned), {"row": asdict(row), "tau": tuned.tau}  # type: ignore[arg-type]
         w_sm = output_embedding(self.workshop.model(*row.lm).model).weight
         what = Substitute(

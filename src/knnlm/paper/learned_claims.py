@@ -85,7 +85,7 @@ def describe(row: Combined) -> str:
 
     def part(p: Learned) -> str:
         named = {"network": "a network", "clusters": f"clusters of {p.state}"}
-        return named.get(p.kind, f"a head on {p.state}") + (f" taught {p.soft:.0%}" if p.soft else "")
+        return named.get(p.kind, f"a head on {p.state}") + (" taught by neighbours" if p.soft else "")
 
     return " + ".join([*map(part, row.parts), *(f"neighbours ({arm.state})" for arm in row.neighbours)])
 
@@ -96,7 +96,8 @@ def recovers(scale: Scale, name: str, row: Compared, share: float, field: str, b
     knn = exactly(paper_arm(scale))
     over = "" if base == "base" else OVER_CALIBRATED
     return Claim(
-        name=f"{name}: {share:.0%} of the neighbours' gain{over}", where="section 4.1" if share == HALF else "beyond",
+        name=f"{name}: {share:.0%} of the neighbours' gain{over}",
+        where="section 4.1" if share == HALF and base == "base" else "beyond",
         says="It recovers this share of what neighbours gain.", margin=0.0,
         terms=gain(row, field, base) + times(-share, gain(knn, field, base)), given=gain(knn, field, base),
     )  # fmt: skip
@@ -207,18 +208,29 @@ def _softmaxes(scale: Scale) -> list[Claim]:
 
 
 def _pressed(scale: Scale) -> list[Claim]:
-    where, size = "appendix C.3", scale.learning.clusters[0]
+    """The paper says that compression does not work; results beside its code have a small gain (21.75 to 21.31, learned
+    further 21.11, where neighbours have 19.17). So the question is whether clusters have half of the neighbours' gain.
+    """
+    size, knn = scale.learning.clusters[0], exactly(paper_arm(scale))
+    at = [("as_learned", "shared", "base", "τ = 1, neighbours at theirs", "appendix C.3"),
+          ("tuned", "tuned", "base", "each at its own τ", "appendix C.3"),
+          ("on_calibrated", "on_calibrated", "calibrated", "over the calibrated LM", "beyond")]  # fmt: skip
     found: list[Claim] = []
     for state in STATES:
         for fitted, words in ((False, "clusters"), (True, "clusters learned further")):
             row = pressed(state, size, fitted)
             found += [
-                Claim(name=f"{size}V {words} do not help{over} ({state}, own τ)", where=where, sense="no more",
-                      says="Compressing the store does not work.", terms=gain(row, field, base))
-                for field, base, over in (("tuned", "base", ""),
-                                          ("on_calibrated", "calibrated", " over the calibrated LM"))
+                Claim(name=f"{size}V {words} of {state} have less than half of the neighbours' gain ({words_of_at})",
+                      where=where, sense="no more", says="Compressing the store does not work.", margin=0.0,
+                      terms=gain(row, field, base) + times(-HALF, gain(knn, theirs, base)),
+                      given=gain(knn, theirs, base))
+                for field, theirs, base, words_of_at, where in at[fitted:]  # learned further, no τ is 1
             ]  # fmt: skip
     return found
+
+
+def _a_word(n: int) -> str:
+    return "one embedding a word" if n == 1 else f"{n} embeddings a word"
 
 
 def _interpolated(scale: Scale) -> list[Claim]:
@@ -227,16 +239,17 @@ def _interpolated(scale: Scale) -> list[Claim]:
     for state in STATES:
         for n in (1, points.adaptive):
             row, plain = Learned(state=state, size=n, lam=points.lam), Learned(state=state, size=n)
-            found += _both_taus(f"the interpolated loss does not beat the LM ({state}, {n}V)",
+            found += _both_taus(f"the interpolated loss does not beat the LM ({state}, {_a_word(n)})",
                                 "Nothing is gained over the LM alone.", where, {f: gain(row, f) for f in FIELDS}, None,
                                 "no more")  # fmt: skip
             found.append(Claim(
-                name=f"the interpolated loss does not beat the calibrated LM ({state}, {n}V)", where="beyond",
+                name=f"the interpolated loss does not beat the calibrated LM ({state}, {_a_word(n)})", where="beyond",
                 says="Nothing is gained over the calibrated LM.", sense="no more",
                 terms=gain(row, "on_calibrated", "calibrated"),
             ))  # fmt: skip
-            found.append(Claim(
-                name=f"the interpolated loss beats the plain one ({state}, {n}V)", where="beyond",
-                says="Learning to be mixed is better than learning alone.", terms=better(row, plain, "tuned"),
-            ))  # fmt: skip
+            found += [
+                Claim(name=f"the interpolated loss beats the plain one ({state}, {_a_word(n)}){over}", where="beyond",
+                      says="Learning to be mixed is better than learning alone.", terms=better(row, plain, field))
+                for field, over in (("tuned", ""), ("on_calibrated", OVER_CALIBRATED))
+            ]  # fmt: skip
     return found

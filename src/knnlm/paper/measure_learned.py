@@ -42,7 +42,8 @@ class LearnedBench:
         component, sums = taught.component, Sums(m, base)
         states = states_of(m.valid, component.keys)
         learned_at = at_tau(component, component.tau, base.valid, states, m.valid.targets)
-        best, over = at_best_taus(component, [base.valid, base.calibrated_valid], states, m.valid.targets)
+        lms, show = [base.valid, base.calibrated_valid], self.apprentice.workshop.show
+        best, over = at_best_taus(component, lms, states, m.valid.targets, show)
         record: dict[str, Any] = {"base": base_numbers(base, m), "learned": self._cost([taught], m)}
         if taught.fitted is not None:
             pilots = self.apprentice.pilots(row)
@@ -99,7 +100,7 @@ class LearnedBench:
             lms, states = [base.valid, base.calibrated_valid], states_of(m.valid, component.keys)
             self._tuned[row] = [
                 _Part(point.logprobs, self.apprentice.logprobs(row, point.component, "test"))
-                for point in at_best_taus(component, lms, states, m.valid.targets)
+                for point in at_best_taus(component, lms, states, m.valid.targets, self.apprentice.workshop.show)
             ]
         return self._tuned[row]
 

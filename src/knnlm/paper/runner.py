@@ -18,6 +18,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
+
 from knnlm.errors import KnnlmError, UsageError
 from knnlm.files import fingerprint, only_writer, read_json, write_json
 from knnlm.paper.apprentice import made_with
@@ -153,14 +155,26 @@ def _claim(out: Path, about: dict[str, Any]) -> None:
 
 
 def _measure(bench: Bench, row: Row, scale: Scale, out: Path, command: str) -> None:
+    clock = out / "work" / "clocks" / f"{row.name}.json"
+    before = float(read_json(clock)["seconds"]) if clock.is_file() else 0.0
     began, trained = time.monotonic(), bench.workshop.training
-    results = bench.measure(row)
-    seconds = time.monotonic() - began - (bench.workshop.training - trained)  # training has its own clock
+
+    def seconds() -> float:
+        """Since the row was begun, interruptions left out; training has its own clock."""
+        return before + time.monotonic() - began - (bench.workshop.training - trained)
+
+    try:
+        results = bench.measure(row)
+    except BaseException:
+        clock.parent.mkdir(parents=True, exist_ok=True)
+        write_json(clock, {"seconds": seconds()})
+        raise
     write_json(_file(out, row), {
         "format": FORMAT, "row": row.name, "kind": type(row).__name__.lower(), "scale": scale.name,
         "what": asdict(row), "made_with": _made_with(row, scale), "results": results,
-        "provenance": _provenance(command, scale, row, bench, seconds),
+        "provenance": _provenance(command, scale, row, bench, seconds()),
     })  # fmt: skip
+    clock.unlink(missing_ok=True)
 
 
 def _measured(out: Path, row: Row, scale: Scale) -> bool:
@@ -197,7 +211,8 @@ def _provenance(command: str, scale: Scale, row: Row, bench: Bench, seconds: flo
         "others_train_seconds": {other: bench.workshop.training_seconds(other) for other, _ in lms_of(row)[:-1]},
         "command": command, "commit": _commit(), "seed": _seed(scale, lm),
         "versions": {"python": platform.python_version(), **{p: importlib.metadata.version(p) for p in packages}},
-        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores", "seconds": round(seconds, 1),
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        "threads": torch.get_num_threads(), "seconds": round(seconds, 1),
     }  # fmt: skip
 
 

@@ -249,7 +249,7 @@ LAPTOP_SCALE = Scale(
     ),
     components=(128, 64),
     learning=Learning(
-        sizes=(1, 2, 3, 9), seeds=3, seeds_of_largest=2, rates=(1e-4, 3e-4), epochs=3, adaptive=3, views=(2, 3),
+        sizes=(1, 2, 3, 9), seeds=3, seeds_of_largest=1, rates=(1e-4, 3e-4), epochs=3, adaptive=3, views=(2, 3),
         clusters=(2, 3, 6), networks=(256, 1024), soft=(0.5, 1.0), fewer=(0.125, 0.25, 0.5, 1),
     ),
     ruled_out=RuledOut(lists=_LISTS, ensemble=("seed-1", "2V", "3V")),

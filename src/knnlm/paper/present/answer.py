@@ -68,18 +68,19 @@ _READING = (
     "What is left when every setting has its own τ is not owed to the temperature."
 )
 _RULED_OUT = (
-    "Each was ruled out by the check beside it; where that does not hold, the hypothesis is not ruled out here. Over "
-    "the calibrated LM means that the LM first gets its own softmax temperature and a share of unigrams, so "
-    "that what only corrects its peakiness gains little; of several LMs each is calibrated. Lists: the one "
-    "that is best on validation text."
+    "Each was ruled out by the check beside it. Where the check fails here, the hypothesis is not ruled out, which is "
+    "not to say that it is true. Over the calibrated LM means that the LM first gets its own softmax temperature and a "
+    "share of unigrams, so that what only corrects its peakiness gains little; of several LMs each is calibrated. "
+    "Lists: the one that is best on validation text."
 )
+_AUDIT = "F1 to F7 are explained in docs/reproduce.md, “The paper's code”."
 
 
 def answer(found: Findings, records: Records, scale: Scale) -> list[Section]:
     """The first sections of the report."""
     named = {f.claim.name: f for f in found.all() if f.verdict != "not measured"}
     drawn, hypotheses = reasons_figure(named), ruled_out.hypotheses_table(named, records, scale)
-    reasons = reasons_table(named)
+    reasons, audit = reasons_table(named), audit_table(named, scale)
     parts: list[Part] = [*_opening(named, records, scale)]
     if drawn is not None:
         parts += [*(_paragraph(reason, named) for reason in REASONS), reasons, _READING, drawn]
@@ -88,7 +89,7 @@ def answer(found: Findings, records: Records, scale: Scale) -> list[Section]:
         Section("Why they work: the answer in short", parts),
         Section("What it is not: the hypotheses that the paper ruled out",
                 [_RULED_OUT, hypotheses] if hypotheses.rows else []),
-        Section("What the audit of the paper's code found", [audit_table(named, scale)]),
+        Section("What the audit of the paper's code found", [audit, _AUDIT] if audit.rows else []),
     ]  # fmt: skip
 
 
@@ -108,8 +109,8 @@ def _opening(named: Named, records: Records, scale: Scale) -> list[str]:
         "contexts), beside what the paper found.",
         f"On test text the LM has perplexity {base['ppl']:.1f} per token, with exact neighbours {own['ppl']:.1f}: "
         f"{numbers(helps)} per word, over all seeds, where the paper's index had {percent(theirs)}. Giving the LM its "
-        f"own temperature and a share of unigrams, with nothing retrieved, gives {base['calibrated_ppl']:.1f}; "
-        f"neighbours on top of that {over['ppl']:.1f}, {numbers(beside)}.",
+        f"own temperature and a share of unigrams, with nothing retrieved, gives {base['calibrated_ppl']:.1f} (the "
+        f"calibrated LM); neighbours on top of that {over['ppl']:.1f}, {numbers(beside)}.",
     ]
 
 
@@ -213,8 +214,8 @@ def without_search(records: Records, scale: Scale) -> list[str]:
     told = [
         (share_of_calibration(records, knn), "Calibrating the LM has {} of the neighbours' gain in log-likelihood, "
          "with nothing retrieved or learned. (More than 100 % is more than the neighbours gain.)"),
-        (share_of_gain(records, head, knn), "A second softmax on att, learned from the store, has {} of it over the LM "
-         f"(the paper: {100 * theirs:.0f} % of its gain in perplexity);"),
+        (share_of_gain(records, head, knn), "A second softmax on att, learned from the store (a head), has {} of it "
+         f"over the LM (the paper: {100 * theirs:.0f} % of its gain in perplexity);"),
         (share_of_gain(records, head, knn, "on_calibrated", "calibrated"), "over the calibrated LM {} of what "
          "neighbours gain there."),
         (share_of_gain(records, heads, knn, "on_calibrated", "calibrated"), "One on att and one on ffn together have "

@@ -29,7 +29,8 @@ svg.plot { width: 100%; height: auto; } code { font-size: .92em; }
 @media print { body { max-width: none; font-size: 11px; } .scroll { overflow: visible; }
   figure { break-inside: avoid; } }
 """
-_VERDICTS = {"holds": "holds", "does not hold": "fails", "undecided": "open", "no question": "open"}
+_VERDICTS = {"holds": "holds", "does not hold": "fails", "undecided": "open", "no question": "open",
+             "ruled out": "holds", "not ruled out": "fails"}  # fmt: skip
 _BOLD = re.compile(r"\*\*(.+?)\*\*")
 
 

@@ -94,7 +94,7 @@ def _setup(records: Records, scale: Scale) -> list[Part]:
     main = records.get(paper_arm(scale).name)
     parts: list[Part] = []
     if main is not None:
-        r = main["results"]
+        r, shape = main["results"], scale.shape(paper_arm(scale).lm)
         source = f"the first {scale.documents} articles" if scale.documents else "the training text"
         cut = f" the first {scale.eval_characters:,} characters of each document of" if scale.eval_characters else ""
         drawn = "drawn at random from" if scale.eval_rows else "of"
@@ -103,7 +103,8 @@ def _setup(records: Records, scale: Scale) -> list[Part]:
             f"also what the store holds ({r['rows']:,} rows). λ and τ are tuned on {r['base']['valid_tokens']:,} "
             f"tokens {drawn}{cut} the validation text, and everything is reported on {r['base']['tokens']:,} tokens "
             f"(as many as {r['base']['words']:,} words, {len(r['documents']['tokens'])} documents) {drawn}{cut} the "
-            f"test text. k = {scale.k:,}. Training perplexity is that of the updates before, dropout on."
+            f"test text. k = {scale.k:,}. V = {shape.vocab_size:,} tokens and, but for LMs of another width, D = "
+            f"{shape.width:,}. Training perplexity is that of the updates before, dropout on."
         )
     return [*parts, tables.lms_table(records)]
 

@@ -6,11 +6,11 @@ from typing import Any
 from matplotlib.figure import Figure as Canvas
 
 from knnlm.paper.expected import published
-from knnlm.paper.findings import Finding, Records
+from knnlm.paper.findings import Finding, Records, Verdict
 from knnlm.paper.present.content import Figure, Table, number, percent
 from knnlm.paper.present.figures import Line, plot, series
 from knnlm.paper.present.tables import changes
-from knnlm.paper.present.words import numbers, outcome
+from knnlm.paper.present.words import numbers
 from knnlm.paper.recipes import ensembling, ruled_out
 from knnlm.paper.rows import Ensemble, Listed
 from knnlm.paper.ruled_claims import OVER
@@ -175,11 +175,15 @@ HYPOTHESES: tuple[tuple[str, str, str], ...] = (
     ("… and helps as any second LM does", "a memorising LM helps less than a second LM", _OVER),
     ("It is soft labels", "an LM taught by the LM does not help", _OVER),
     ("… beyond what any second LM does", "an LM taught by the LM is no better than one taught by the text", _OVER),
-    ("The loss should be that of the mixture", "the interpolated loss does not beat the LM (att, 1V) (τ = 1)",
-     "the interpolated loss does not beat the calibrated LM (att, 1V)"),
+    ("The loss should be that of the mixture",
+     "the interpolated loss does not beat the LM (att, one embedding a word) (τ = 1)",
+     "the interpolated loss does not beat the calibrated LM (att, one embedding a word)"),
 )  # fmt: skip
 """Each hypothesis, the claim by which it is ruled out, and the same over the calibrated LM (what to add to its name, or
 another name)."""
+
+_RULED: dict[Verdict, str] = {"holds": "ruled out", "does not hold": "not ruled out", "undecided": "undecided",
+                              "no question": "no question"}  # fmt: skip
 
 
 def hypotheses_table(named: Mapping[str, Finding], records: Records, scale: Scale) -> Table:
@@ -193,7 +197,7 @@ def hypotheses_table(named: Mapping[str, Finding], records: Records, scale: Scal
         second = named.get(name + over if over == _OVER else over) if over else None
         if (first := named.get(name)) is not None:
             rows.append((hypothesis, f"“{name}”", *_told(first), *(_told(second) if second else ("", ""))))
-    return Table(("hypothesis", "ruled out if", "verdict", "effect", "over the calibrated LM", "effect"), tuple(rows))
+    return Table(("hypothesis", "ruled out if", "here", "effect", "over the calibrated LM", "effect"), tuple(rows))
 
 
 def _best_list(records: Records, scale: Scale) -> int:
@@ -204,4 +208,4 @@ def _best_list(records: Records, scale: Scale) -> int:
 
 
 def _told(f: Finding) -> tuple[str, str]:
-    return f"**{outcome(f)}**", numbers(f, paper=False)
+    return f"**{_RULED[f.verdict]}**", numbers(f, paper=False)

@@ -107,8 +107,8 @@ def regimes_part(records: Records, scale: Scale) -> list[Part]:
 
 def sceptic_part(records: Records, scale: Scale, found: Findings) -> list[Part]:
     """How many neighbours, which approximation, fewer dimensions."""
-    every = sceptic.neighbours(scale).rows
-    rows, whole = [r for r in every if isinstance(r, Counts)], [r for r in every if isinstance(r, Unmasked)]
+    rows = [r for r in sceptic.neighbours(scale).rows if isinstance(r, Counts)]
+    whole = [r for r in sceptic.unmasked(scale).rows if isinstance(r, Unmasked)]
     arm = paper_arm(scale)
     indexes = [(f"{f}, {n} probed", replace(arm, factory=f, nprobe=n)) for f, n in scale.factories]
     indexes += [("the paper's kind of index", arm), ("exact", exactly(arm))]

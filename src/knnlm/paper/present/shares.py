@@ -92,8 +92,9 @@ def shares_figure(records: Records, scale: Scale) -> Figure | None:
     knn = records[exactly(paper_arm(scale)).name]["results"]
     cost = knn["rows"] * scale.shape("main").width
     calibrated = share_of_calibration(records, exactly(paper_arm(scale)).name)
-    found.append(Point(CALIBRATED, CALIBRATED, 2, 1, 0.0, calibrated, Effect(0.0, 0.0, 0.0), math.inf))
-    whole = Effect(1.0, 1.0, 1.0)
+    unigrams = scale.shape("main").vocab_size
+    nothing, whole = Effect(0.0, 0.0, 0.0), Effect(1.0, 1.0, 1.0)
+    found.append(Point(CALIBRATED, CALIBRATED, unigrams + 2, unigrams, 0.0, calibrated, nothing, math.inf))
     found.append(Point(ITSELF, ITSELF, cost, cost, math.inf, whole, whole, math.inf))
     last = [CALIBRATED, ITSELF]
     families = sorted({p.family for p in found} - set(last)) + last

@@ -4,10 +4,12 @@ Seeds of one substitute are one line: means, and the lowest and highest perplexi
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from knnlm.learning.substitutes import NOISE
 from knnlm.paper.expected import Published, published
 from knnlm.paper.findings import Records, with_seed
 from knnlm.paper.learned_claims import describe
@@ -18,7 +20,7 @@ from knnlm.paper.recipes import beyond, capacity, clusters, interpolated, softma
 from knnlm.paper.recipes.adaptive import SIZINGS
 from knnlm.paper.recipes.baselines import exactly, paper_arm
 from knnlm.paper.recipes.substitutes import STATES, both
-from knnlm.paper.rows import Combined, Learned
+from knnlm.paper.rows import Arm, Combined, Learned
 from knnlm.paper.scales import Scale
 from knnlm.paper.shares import Effect, share_of_calibration, share_of_gain
 from knnlm.report.svg import INK
@@ -30,12 +32,14 @@ COLUMNS = (
     "seeds", "vs base", "share over the LM", "share over the calibrated LM", "oracle", "helping", "alike", "learned",
 )  # fmt: skip
 NOTE = (
-    "Added: numbers beside the LM's, in output embeddings (V×D). Multiplications: for one token. Share: of what exact "
+    "Added: numbers beside the LM's, in output embeddings (V×D); of clusters the centroids and the shares of their "
+    "words, not the words' ids. Multiplications: for one token. Share: of what exact "
     "search on att gains in log-likelihood on test text, 95 % interval; over the LM it has in it what calibrating the "
     "LM gains alone, so the share over the calibrated LM says how much of the retrieval is recovered. As learned: at "
     "τ = 1 (clusters learned further: at the τ they began with). vs base: at its own τ, per word. Alike: mean cosine "
-    "of the embeddings of one word. Learned: updates until the best on validation, of all that were made. Lines of "
-    "several seeds are means; seeds: lowest to highest perplexity."
+    f"of the embeddings of one word, which begin with {1 / (1 + NOISE**2):.2f}. Learned: updates until the best on "
+    "validation, of all that were made. Lines of several seeds are means (alike, learned and costs: of the first); "
+    "seeds: lowest to highest perplexity."
 )
 
 
@@ -45,13 +49,20 @@ def table(records: Records, scale: Scale, rows: Sequence[Substitute], theirs: It
     cells = [line for row in once if (line := _line(records, scale, row)) is not None]
     cells = [*_calibrated(records, scale), *cells] if cells else []
     printed = [
-        (f"paper: {r.name}" + (f", {r.fields['key']}" if r.fields["key"] not in r.name else ""), "", "",
+        (_their_words(r), "", "",
          number(r.cells["ppl"] if np.isfinite(r.cells["ppl"]) else None), f"{r.cells['lambda']:.3f}",
          number(r.cells["interp"], 3), "", "", percent(r.change), "", "", number(r.cells["oracle"], 3),
          f"{r.cells['helping']:.3f}", "", "")
         for r in theirs
     ]  # fmt: skip
     return Table(COLUMNS, (*cells, *printed) if cells else (), NOTE)
+
+
+def _their_words(row: Published) -> str:
+    parts = [f"paper: {row.name}"]
+    parts += [str(row.fields["key"])] if row.fields["key"] not in row.name else []
+    parts += [f"{row.fields['mixtures']} softmaxes"] if "mixtures" in row.fields else []
+    return ", ".join(parts)
 
 
 def _calibrated(records: Records, scale: Scale) -> list[tuple[str, ...]]:
@@ -63,7 +74,8 @@ def _calibrated(records: Records, scale: Scale) -> list[tuple[str, ...]]:
     per_word = (base["calibrated_ppl"] / base["ppl"]) ** (base["tokens"] / base["words"]) - 1
     share = share_text(share_of_calibration(records, knn))
     ppl = number(base["calibrated_ppl"])
-    shown = ["the calibrated LM", "0.00", "0", ppl, "", "", ppl, "", percent(per_word), share, "0\u00a0%"]
+    cost = f"{scale.shape('main').vocab_size:,}"
+    shown = ["the calibrated LM", "0.00", cost, ppl, "", "", ppl, "", percent(per_word), share, "0\u00a0%"]
     return [(*shown, *[""] * (len(COLUMNS) - len(shown)))]
 
 
@@ -104,9 +116,10 @@ def _line(records: Records, scale: Scale, row: Substitute) -> tuple[str, ...] | 
     ppls = [at["ppl"] for at in tuned]
     mean = _mean(ppls)
     knn = exactly(paper_arm(scale)).name
+    search = " + store" if isinstance(row, Combined) and row.neighbours else ""
     shares = [share_of_gain(records, names, knn, f, b) for f, b in (("tuned", "base"), ("on_calibrated", "calibrated"))]
     return (
-        words(row), f"{learned['widths']:.2f}", f"{learned['multiplications']:,}",
+        words(row), f"{learned['widths']:.2f}{search}", f"{learned['multiplications']:,}{search}",
         number(_mean([at["alone_ppl"] for at in one])) if one else "",
         f"{np.mean([at['lambda'] for at in one]):.3f}" if one else "",
         number(_mean([at["ppl"] for at in one])) if one else "", number(mean),
@@ -138,7 +151,29 @@ def heads_table(records: Records, scale: Scale) -> Table:
     """Table 2."""
     rows: list[Substitute] = [Learned(state=s, metric=m) for s in STATES for m in METRICS[::-1]]
     rows += [both(), Combined((Learned(),), (exactly(paper_arm(scale)),))]
-    return table(records, scale, rows, published()["tab:input_representation"])
+    found = table(records, scale, rows, published()["tab:input_representation"])
+    place = sum(not cells[0].startswith("paper") for cells in found.rows)
+    arms = [replace(exactly(paper_arm(scale)), state=s) for s in STATES]
+    ours = [line for arm in arms if (line := _neighbours(records, scale, arm)) is not None] if found.rows else []
+    return found._replace(rows=(*found.rows[:place], *ours, *found.rows[place:]))
+
+
+def _neighbours(records: Records, scale: Scale, arm: Arm) -> tuple[str, ...] | None:
+    """The line of an exact search, beside what is to stand in its place."""
+    if arm.name not in records:
+        return None
+    r, knn = records[arm.name]["results"], exactly(paper_arm(scale)).name
+    shape = scale.shape(arm.lm)
+    cost, mean = r["rows"] * shape.width, r["tuned"]["ppl"]
+    shares = [share_of_gain(records, [arm.name], knn, f, b)
+              for f, b in (("tuned", "base"), ("on_calibrated", "calibrated"))]  # fmt: skip
+    shown = (
+        f"neighbours ({arm.state}, exact search)", f"{cost / (shape.vocab_size * shape.width):.2f}", f"{cost:,}",
+        number(r["tau_1"]["component_ppl"]), f"{r['tau_1']['lambda']:.3f}", number(r["tau_1"]["ppl"]), number(mean), "",
+        changes(r, mean)[0], *(share_text(s) for s in shares), number(r["tau_1"]["oracle"]),
+        f"{r['tau_1']['helping']:.3f}",
+    )  # fmt: skip
+    return (*shown, *[""] * (len(COLUMNS) - len(shown)))
 
 
 def capacity_table(records: Records, scale: Scale) -> Table:
@@ -180,6 +215,7 @@ def rates_table(records: Records) -> Table:
             name = f"{what['kind']} on {what['state'].replace('both', 'att and ffn')}, {what['metric'].upper()}"
             name += "" if what["lam"] is None else ", loss of the mixture"
             name += ", taught by neighbours" if what["soft"] else ""
+            name += " (with and without an embedding of their own)" if what["kind"] == "softmaxes" else ""
             losses = "; ".join(f"{rate}: {_loss(loss)}" for rate, loss in learned["rates"].items())
             found[name] = (name, losses, f"{learned['rate']:g}")
     return Table(

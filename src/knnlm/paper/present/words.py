@@ -5,13 +5,21 @@ from collections.abc import Sequence
 from knnlm.paper.findings import Finding
 from knnlm.paper.present.content import effect
 
+BEYOND = "beyond"
+
 
 def counts(found: Sequence[Finding]) -> str:
-    """How many of each verdict."""
+    """How many of each verdict; checks that the paper did not make, beside its own, by themselves."""
     total = [f for f in found if f.verdict not in ("not measured", "no question")]
-    parts = [f"{sum(f.verdict == v for f in total)} {w}" for v, w in
+    ours = [f for f in total if f.claim.where == BEYOND]
+    theirs = _counted([f for f in total if f.claim.where != BEYOND], "checks")
+    return theirs + (" " + _counted(ours, f"that the paper did not make ({BEYOND})") if ours else "")
+
+
+def _counted(found: Sequence[Finding], what: str) -> str:
+    parts = [f"{sum(f.verdict == v for f in found)} {w}" for v, w in
              (("holds", "hold"), ("does not hold", "do not hold"), ("undecided", "are undecided"))]  # fmt: skip
-    return f"Of {len(total)} checks {parts[0]}, {parts[1]}, {parts[2]}."
+    return f"Of {len(found)} {what} {parts[0]}, {parts[1]}, {parts[2]}."
 
 
 def outcome(f: Finding) -> str:

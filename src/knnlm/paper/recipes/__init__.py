@@ -49,6 +49,7 @@ _ALL: tuple[Callable[[Scale], Recipe], ...] = (
     clusters.recipe,
     interpolated.recipe,
     beyond.recipe,
+    sceptic.unmasked,
     ruled_out.metric,
     ruled_out.sparsity,
     ruled_out.location,
