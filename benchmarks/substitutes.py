@@ -3,17 +3,17 @@
     .venv/bin/python benchmarks/substitutes.py [--preset laptop] [--batch 256] [--steps 30] [--repeats 5]
                                                [--characters 1500]
 
-Updates of one embedding a word over att, `batch` rows each, four ways, interleaved, medians of rows a second:
+Updates of one embedding a word over att, `batch` rows each, five ways, interleaved, medians of rows a second:
 
     store     knnlm.learning: rows from the store's files, shuffled, loss, backward, AdamW; one whole epoch
     memory    the same products, loss and AdamW on one batch that is in memory already
     through   the frozen LM run over the windows that give the same rows, then the same update
     bare      the same with windows that do not overlap, so that most tokens have less context than the store's
+    dropout   as bare, with dropout on in the frozen LM: what the paper's code does (and what keeps a CPU busy drawing)
 
 The others make `steps` updates. `--preset paper --batch 3072 --characters 60 --steps 2 --repeats 3` has the shape of
-the paper's LM, whose body is worth several of its output embedding (the laptop's is not), and its window for a batch;
-the paper's code learns from windows that do not overlap, which is `bare`. Prints one JSON object. The model is not
-trained: speed does not depend on what its weights are.
+the paper's LM, whose body is worth several of its output embedding (the laptop's is not), and its window for a batch.
+Prints one JSON object. The model is not trained: speed does not depend on what its weights are.
 """
 
 import argparse
@@ -72,18 +72,23 @@ def from_memory(lm: LanguageModel, store: Store, rows: int, steps: int) -> float
     return steps * rows / (time.perf_counter() - began)
 
 
-def through_the_lm(lm: LanguageModel, tokens: torch.Tensor, context: int, stride: int, rows: int, steps: int) -> float:
+def through_the_lm(
+    lm: LanguageModel, tokens: torch.Tensor, windows_of: tuple[int, int], rows: int, steps: int, dropout: bool = False
+) -> float:
     """Rows a second where the LM is run for every batch; of each window its last `stride` tokens are learned from."""
+    context, stride = windows_of
     head, tap = Head(lm), Tap(lm.model, ["att", "ffn"])
     windows = max(1, rows // stride)
     assert windows * stride == rows, "the same rows an update as the others"
     pieces = tokens.unfold(0, context + 1, stride)
+    lm.model.train(dropout)
     began = time.perf_counter()
     for step in range(steps):
         ids = pieces[torch.arange(step * windows, (step + 1) * windows) % len(pieces)]
         with torch.no_grad():
             states = tap.read(ids[:, :-1]).of("att")[:, -stride:].reshape(windows * stride, -1).float()
         head.update(states, ids[:, -stride:].reshape(-1))
+    lm.model.eval()
     tap.close()
     return steps * rows / (time.perf_counter() - began)
 
@@ -99,7 +104,7 @@ def main() -> None:
     given = parser.parse_args()
     p = preset(given.preset)
     text = Excerpts(Embedded("train"), given.characters)
-    rates: dict[str, list[float]] = {name: [] for name in ("store", "memory", "through", "bare")}
+    rates: dict[str, list[float]] = {name: [] for name in ("store", "memory", "through", "bare", "dropout")}
     with tempfile.TemporaryDirectory() as folder:
         tokenizer = train_tokenizer((d.text for d in Embedded("train")), p.vocab_size)
         new_model(p, len(tokenizer), 0).save_pretrained(folder)
@@ -110,10 +115,12 @@ def main() -> None:
         for _ in range(given.repeats):
             rates["store"].append(from_store(lm, store, given.batch))
             rates["memory"].append(from_memory(lm, store, given.batch, given.steps))
-            for name, stride in (("through", p.context // 2), ("bare", p.context)):
-                rates[name].append(through_the_lm(lm, tokens, p.context, stride, given.batch, given.steps))
+            for name, stride in (("through", p.context // 2), ("bare", p.context), ("dropout", p.context)):
+                windows_of = (p.context, stride)
+                rate = through_the_lm(lm, tokens, windows_of, given.batch, given.steps, dropout=name == "dropout")
+                rates[name].append(rate)
     found: dict[str, float] = {f"{name}, rows/s": round(statistics.median(values)) for name, values in rates.items()}
-    for other in ("memory", "through", "bare"):
+    for other in ("memory", "through", "bare", "dropout"):
         pairs = zip(rates["store"], rates[other], strict=True)
         found[f"store / {other}"] = round(statistics.median(a / b for a, b in pairs), 3)
     print(

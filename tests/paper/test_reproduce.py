@@ -51,7 +51,7 @@ def test_every_row_of_every_recipe_has_a_record(smoke: Smoke) -> None:
         made = record["provenance"]
         assert made["command"].startswith("knnlm reproduce ")
         assert made["command"].endswith("--scale smoke")
-        assert {"commit", "seed", "machine", "threads", "seconds", "versions"} <= made.keys()
+        assert {"commit", "seed", "machine", "instructions", "threads", "seconds", "versions"} <= made.keys()
         assert record["scale"] == "smoke"
 
 

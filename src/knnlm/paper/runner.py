@@ -5,7 +5,8 @@
     OUT/work/            LMs, stores, indexes, neighbours (large; may be deleted when all rows are there)
 
 A row's record depends on the row, the scale and the text alone, so a killed run that is run again ends with the same
-results as one that was never killed; only `provenance` tells them apart.
+results as one that was never killed; only `provenance` tells them apart. (On one kind of CPU, with as many threads:
+other vector instructions round otherwise, and after hundreds of updates that is another LM of the same recipe.)
 """
 
 import importlib.metadata
@@ -212,7 +213,8 @@ def _provenance(command: str, scale: Scale, row: Row, bench: Bench, seconds: flo
         "command": command, "commit": _commit(), "seed": _seed(scale, lm),
         "versions": {"python": platform.python_version(), **{p: importlib.metadata.version(p) for p in packages}},
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
-        "threads": torch.get_num_threads(), "seconds": round(seconds, 1),
+        "instructions": torch.backends.cpu.get_cpu_capability(), "threads": torch.get_num_threads(),
+        "seconds": round(seconds, 1),
     }  # fmt: skip
 
 
