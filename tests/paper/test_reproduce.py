@@ -114,6 +114,23 @@ def test_the_clock_of_an_interrupted_row_goes_on(smoke: Smoke, tmp_path: Path, m
     assert not list((folder / "work" / "clocks").iterdir())
 
 
+def test_rows_of_an_lm_that_was_trained_otherwise_do_not_join(
+    smoke: Smoke, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "other-cpu"
+    shutil.copytree(smoke.folder, folder)
+    (recipe,) = chosen(smoke.scale, ["recompute"])
+    gone = folder / "rows" / f"{recipe.rows[-1].name}.json"
+    gone.unlink()
+    for file in (folder / "rows").glob("*.json"):
+        record = json.loads(file.read_text())
+        record["provenance"]["model"] = "of another CPU"
+        file.write_text(json.dumps(record))
+    assert run(["reproduce", "recompute", "--scale", "smoke", "--out", str(folder)]) == 1
+    assert "holds rows of another LM" in capsys.readouterr().err
+    assert not gone.exists()
+
+
 def _results(record: Any) -> Any:
     """All but how it was made."""
     return {name: value for name, value in record.items() if name != "provenance"}

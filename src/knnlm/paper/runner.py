@@ -25,6 +25,7 @@ from knnlm.errors import KnnlmError, UsageError
 from knnlm.files import fingerprint, only_writer, read_json, write_json
 from knnlm.paper.apprentice import made_with
 from knnlm.paper.measure import Bench
+from knnlm.paper.recipes import recipes as every_recipe
 from knnlm.paper.recipes.baselines import exactly, paper_arm
 from knnlm.paper.rows import Combined, Evaluate, Learned, Recipe, Row, lms_of
 from knnlm.paper.scales import Scale, Texts, texts, with_models
@@ -78,8 +79,10 @@ def reproduce(recipes: Iterable[Recipe], scale: Scale, out: Path, data: Path | N
         rows = unique_rows(chosen)
         missing = [row for row in rows if not _measured(out, row, scale)]
         bench = Bench(Workshop(scale, found, out / "work", most_neighbours(rows, scale), soft_labels, progress))
+        known = _known_lms(out, scale)
         for place, row in enumerate(missing, start=1):
             say(f"[{place}/{len(missing)}] {row.name}", progress)
+            _refuse_another_lm(known, row, bench, out)
             _measure(bench, row, scale, out, _command(chosen, row, scale, data))
     return Outcome(out, len(rows), len(missing), time.monotonic() - began)
 
@@ -153,6 +156,24 @@ def _claim(out: Path, about: dict[str, Any]) -> None:
             return
         other = changed[0]
     raise KnnlmError(f"{out} holds results of {other}: choose another --out; nothing was changed")
+
+
+def _known_lms(out: Path, scale: Scale) -> dict[tuple[str, int | None], str]:
+    """The fingerprint of each LM that the folder has rows of."""
+    rows = {row.name: row.lm for row in unique_rows(every_recipe(scale))}
+    return {rows[f.stem]: read_json(f)["provenance"]["model"] for f in (out / ROWS).glob("*.json") if f.stem in rows}
+
+
+def _refuse_another_lm(known: dict[tuple[str, int | None], str], row: Row, bench: Bench, out: Path) -> None:
+    """Rows are compared token by token: one LM, though retrained, must be the same LM."""
+    lm, step = row.lm
+    here = bench.workshop.model(lm, step).fingerprint
+    if known.get(row.lm, here) != here:
+        raise KnnlmError(
+            f"{out} holds rows of another LM called {lm} than the one in {out / 'work'} (another kind of CPU or number "
+            "of threads trains another LM): choose another --out, or train as before ('The same numbers again' in "
+            "docs/reproduce.md tells how); nothing was changed"
+        )
 
 
 def _measure(bench: Bench, row: Row, scale: Scale, out: Path, command: str) -> None:
