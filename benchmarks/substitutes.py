@@ -103,6 +103,8 @@ def main() -> None:
     parser.add_argument("--characters", type=int, default=1500, help="of each document of the text")
     given = parser.parse_args()
     p = preset(given.preset)
+    if given.batch % p.context:
+        parser.error(f"--batch must be a multiple of the preset's window: --batch {p.context}")
     text = Excerpts(Embedded("train"), given.characters)
     rates: dict[str, list[float]] = {name: [] for name in ("store", "memory", "through", "bare", "dropout")}
     with tempfile.TemporaryDirectory() as folder:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from knnlm.cli.main import run
+from knnlm.files import write_json
 from knnlm.lm.documents import HubDataset
 from knnlm.paper.measure import Bench
 from knnlm.paper.plan import plan
@@ -117,18 +118,24 @@ def test_the_clock_of_an_interrupted_row_goes_on(smoke: Smoke, tmp_path: Path, m
 def test_rows_of_an_lm_that_was_trained_otherwise_do_not_join(
     smoke: Smoke, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = tmp_path / "other-cpu"
+    """Neither another update of it, nor an ensemble that it is part of."""
+    folder, lm = tmp_path / "other-cpu", smoke.scale.seeds[1]
     shutil.copytree(smoke.folder, folder)
-    (recipe,) = chosen(smoke.scale, ["recompute"])
-    gone = folder / "rows" / f"{recipe.rows[-1].name}.json"
-    gone.unlink()
-    for file in (folder / "rows").glob("*.json"):
-        record = json.loads(file.read_text())
-        record["provenance"]["model"] = "of another CPU"
-        file.write_text(json.dumps(record))
-    assert run(["reproduce", "recompute", "--scale", "smoke", "--out", str(folder)]) == 1
-    assert "holds rows of another LM" in capsys.readouterr().err
-    assert not gone.exists()
+    for recipe in chosen(smoke.scale, ["ensembles", "stolen"]):
+        for row in recipe.rows:
+            (folder / "rows" / f"{row.name}.json").unlink()
+    for row in unique_rows(recipes(smoke.scale)):
+        file = folder / "rows" / f"{row.name}.json"
+        if row.lm[0] == lm and file.is_file():
+            record = json.loads(file.read_text())
+            record["provenance"]["model"] = "of another CPU"
+            write_json(file, {k: v for k, v in record.items() if k != "checksum"})
+    before = len(load_records(folder))
+    assert run(["reproduce", "stolen", "--scale", "smoke", "--out", str(folder)]) == 1
+    assert f"holds rows of another LM called {lm}" in capsys.readouterr().err
+    assert run(["reproduce", "ensembles", "--scale", "smoke", "--out", str(folder)]) == 1
+    assert f"holds rows of another LM called {lm}" in capsys.readouterr().err
+    assert len(load_records(folder)) == before + 1  # that of the main LM, which is the same
 
 
 def _results(record: Any) -> Any:

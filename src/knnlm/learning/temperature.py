@@ -55,7 +55,8 @@ def at_best_taus(
     targets: NDArray[np.integer],
     progress: bool = False,
 ) -> list[AtTau]:
-    """The same for several LMs. The wide grid is of some rows spread over the text; every τ is looked at once."""
+    """The same for several LMs. The wide grid is of some rows spread over the text; of all rows no τ is looked
+    at twice."""
     some = spread_over(len(targets), _COARSE_ROWS)
     grid = [component.tau * factor for factor in _FACTORS]
     reach = math.log(_FACTORS[1] / _FACTORS[0])

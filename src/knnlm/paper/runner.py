@@ -82,7 +82,8 @@ def reproduce(recipes: Iterable[Recipe], scale: Scale, out: Path, data: Path | N
         known = _known_lms(out, scale)
         for place, row in enumerate(missing, start=1):
             say(f"[{place}/{len(missing)}] {row.name}", progress)
-            _refuse_another_lm(known, row, bench, out)
+            for name in {name for name, _ in lms_of(row)} & known.keys():
+                _refuse_another_lm(name, known.pop(name), bench, out)
             _measure(bench, row, scale, out, _command(chosen, row, scale, data))
     return Outcome(out, len(rows), len(missing), time.monotonic() - began)
 
@@ -158,21 +159,25 @@ def _claim(out: Path, about: dict[str, Any]) -> None:
     raise KnnlmError(f"{out} holds results of {other}: choose another --out; nothing was changed")
 
 
-def _known_lms(out: Path, scale: Scale) -> dict[tuple[str, int | None], str]:
-    """The fingerprint of each LM that the folder has rows of."""
-    rows = {row.name: row.lm for row in unique_rows(every_recipe(scale))}
-    return {rows[f.stem]: read_json(f)["provenance"]["model"] for f in (out / ROWS).glob("*.json") if f.stem in rows}
+def _known_lms(out: Path, scale: Scale) -> dict[str, dict[int | None, set[str]]]:
+    """Of each LM that the folder has rows of, the fingerprints at each update."""
+    rows = {row.name: row for row in unique_rows(every_recipe(scale))}
+    known: dict[str, dict[int | None, set[str]]] = {}
+    for file in (out / ROWS).glob("*.json"):
+        if file.stem in rows:
+            made = read_json(file)["provenance"]
+            for name, step, fingerprint in (*made.get("other_models", ()), (*rows[file.stem].lm, made["model"])):
+                known.setdefault(name, {}).setdefault(step, set()).add(fingerprint)
+    return known
 
 
-def _refuse_another_lm(known: dict[tuple[str, int | None], str], row: Row, bench: Bench, out: Path) -> None:
-    """Rows are compared token by token: one LM, though retrained, must be the same LM."""
-    lm, step = row.lm
-    here = bench.workshop.model(lm, step).fingerprint
-    if known.get(row.lm, here) != here:
+def _refuse_another_lm(name: str, known: dict[int | None, set[str]], bench: Bench, out: Path) -> None:
+    """Rows are compared token by token: an LM that is trained again must come out the same."""
+    if any({bench.workshop.model(name, step).fingerprint} != found for step, found in known.items()):
         raise KnnlmError(
-            f"{out} holds rows of another LM called {lm} than the one in {out / 'work'} (another kind of CPU or number "
-            "of threads trains another LM): choose another --out, or train as before ('The same numbers again' in "
-            "docs/reproduce.md tells how); nothing was changed"
+            f"{out} holds rows of another LM called {name} than the one in {out / 'work' / 'lm' / name} (another kind "
+            "of CPU or number of threads trains another LM): choose another --out, or delete "
+            f"{out / 'work'} and train as before ('The same numbers again' in docs/reproduce.md)"
         )
 
 
@@ -182,7 +187,7 @@ def _measure(bench: Bench, row: Row, scale: Scale, out: Path, command: str) -> N
     began, trained = time.monotonic(), bench.workshop.training
 
     def seconds() -> float:
-        """Since the row was begun, interruptions left out; training has its own clock."""
+        """Since the row was begun, what was done before Ctrl-C included; training has its own clock."""
         return before + time.monotonic() - began - (bench.workshop.training - trained)
 
     try:
@@ -229,6 +234,9 @@ def _provenance(command: str, scale: Scale, row: Row, bench: Bench, seconds: flo
     lm, step = row.lm
     return {
         "model": bench.workshop.model(lm, step).fingerprint,
+        "other_models": [
+            (other, at, bench.workshop.model(other, at).fingerprint) for other, at in lms_of(row)[:-1]
+        ],
         "train_seconds": bench.workshop.training_seconds(lm),
         "others_train_seconds": {other: bench.workshop.training_seconds(other) for other, _ in lms_of(row)[:-1]},
         "command": command, "commit": _commit(), "seed": _seed(scale, lm),

@@ -119,11 +119,13 @@ class Workshop:
             self._taught[lm.teacher] = self.teachers(self, lm.teacher)
         teacher = None if lm.teacher is None else self._taught[lm.teacher]
         began = time.monotonic()
-        train(
-            self.texts.train, self.texts.stop, lm.preset, path, seed=lm.seed, begin=begin, teacher=teacher,
-            progress=self.show,
-        )  # fmt: skip
-        self.training += time.monotonic() - began
+        try:
+            train(
+                self.texts.train, self.texts.stop, lm.preset, path, seed=lm.seed, begin=begin, teacher=teacher,
+                progress=self.show,
+            )  # fmt: skip
+        finally:
+            self.training += time.monotonic() - began
         return load_model(path if step is None else path / CHECKPOINTS / str(step))
 
     def about(self, name: str, step: int | None) -> dict[str, float]:

@@ -1,6 +1,6 @@
 """How a report was made, from the provenance of its records: time, machine, versions, and what is not here yet."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from knnlm.paper.findings import Records
 from knnlm.paper.present.content import Part, Table
@@ -23,7 +23,7 @@ def making(records: Records, scale: Scale) -> list[Part]:
     made = [r["provenance"] for r in records.values()]
     commits = sorted({m["commit"] or "an installed package" for m in made})
     versions = sorted({", ".join(f"{k} {v}" for k, v in m["versions"].items()) for m in made})
-    machines = sorted({m["machine"] for m in made})
+    machines = sorted({_machine(m) for m in made})
     return [
         f"Made on {'; '.join(machines)}. Commits: {', '.join(commits)}. Versions: {'; '.join(versions)}.",
         "Minutes by the clock, stores, indexes and searches included. What several recipes share is counted with the "
@@ -75,6 +75,13 @@ def missing(records: Records, scale: Scale) -> str:
     if not lacking:
         return f"All {len(every)} rows of the recipes are here."
     return f"{len(every & records.keys())} of {len(every)} rows are here; missing: {', '.join(lacking)}."
+
+
+def _machine(made: dict[str, Any]) -> str:
+    """Where a record was made, as far as it says so."""
+    more = [made["instructions"]] if "instructions" in made else []
+    more += [f"{made['threads']} threads"] if "threads" in made else []
+    return ", ".join([made["machine"], *more])
 
 
 def _minutes(seconds: float) -> str:

@@ -160,8 +160,8 @@ def reach_table(records: Records, scale: Scale) -> Table:
 
 HYPOTHESES: tuple[tuple[str, str, str], ...] = (
     ("Two metrics, IP and L2, are better than one", "L2 and IP differ little, exact search (each at its own τ)", ""),
-    ("… of which L2 to the output embedding is enough", "retrieved words by their L2 to W_sm do not help (att)", _OVER),
-    ("A sparse distribution is enough", "the LM's own {k} likeliest words do not help", _OVER),
+    ("… L2 to the output embedding helps by itself", "retrieved words by their L2 to W_sm do not help (att)", _OVER),
+    ("A sparse distribution helps by itself", "the LM's own {k} likeliest words do not help", _OVER),
     ("It is which words are retrieved, not how near",
      "neighbours beat their words without their distances (each once)", _OVER),
     ("Neighbours help where there is little context",
@@ -189,20 +189,23 @@ _RULED: dict[Verdict, str] = {"holds": "ruled out", "does not hold": "not ruled 
 def hypotheses_table(named: Mapping[str, Finding], records: Records, scale: Scale) -> Table:
     """Every hypothesis with the finding that decides it, over the LM and over the calibrated LM."""
     lms = len(scale.ruled_out.ensemble) + 1
-    filled = {"k": _best_list(records, scale), "lms": lms, "fewer": lms - 1,
-              "step": scale.lm("memorised").preset.keep[-1]}  # fmt: skip
+    filled = {"lms": lms, "fewer": lms - 1, "step": scale.lm("memorised").preset.keep[-1]}
+    plain, calibrated = _best_list(records, scale, "tuned"), _best_list(records, scale, "on_calibrated")
     rows = []
     for hypothesis, pattern, over in HYPOTHESES:
-        name = pattern.format(**filled)
-        second = named.get(name + over if over == _OVER else over) if over else None
-        if (first := named.get(name)) is not None:
-            rows.append((hypothesis, f"“{name}”", *_told(first), *(_told(second) if second else ("", ""))))
+        name, same = pattern.format(**filled, k=plain), pattern.format(**filled, k=calibrated)
+        if (first := named.get(name)) is None:
+            continue
+        second = named.get(same + over if over == _OVER else over) if over else None
+        verdict, effect = _told(second) if second else ("", "")
+        rows.append((hypothesis, f"“{name}”", *_told(first), verdict,
+                     effect if same == name or not effect else f"{effect}, with {calibrated:,}"))  # fmt: skip
     return Table(("hypothesis", "ruled out if", "here", "effect", "over the calibrated LM", "effect"), tuple(rows))
 
 
-def _best_list(records: Records, scale: Scale) -> int:
-    """How many of the LM's likeliest words are best on validation text."""
-    found = {k: records[name]["results"]["tuned"]["valid_ppl"] for k in scale.ruled_out.lists
+def _best_list(records: Records, scale: Scale, field: str) -> int:
+    """How many of the LM's likeliest words are best on validation text, over the LM or the calibrated one."""
+    found = {k: records[name]["results"][field]["valid_ppl"] for k in scale.ruled_out.lists
              if (name := Listed(k=k).name) in records}  # fmt: skip
     return min(found, key=lambda k: found[k], default=scale.ruled_out.lists[-1])
 
