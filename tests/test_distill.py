@@ -126,6 +126,19 @@ def test_without_a_wish_the_store_is_pressed_to_clusters(
     assert list_distilled(store) == ["clusters", "clusters-ffn"]
 
 
+def test_what_flatters_or_says_little_is_said(
+    store: Store, lm: LanguageModel, tmp_path: Path, texts: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    few = tmp_path / "few.txt"
+    few.write_text(texts["valid"].read_text()[:200])
+    api.distill(store, few, model=lm, progress=True, **HEAD)  # type: ignore[arg-type]
+    assert re.search(r"note: fitted on only \d+ tokens", capsys.readouterr().err)
+    api.evaluate_component(store, "head", few, model=lm, progress=True)
+    assert "tuned on this very text" in capsys.readouterr().err
+    api.evaluate_component(store, "head", texts["test"], model=lm, progress=True)
+    assert "tuned on this very text" not in capsys.readouterr().err
+
+
 def test_components_are_mixed_into_one(
     store: Store, texts: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -24,9 +24,10 @@ class DamagedError(KnnlmError):
     """Something on disk is not what was written: truncated, altered, or missing."""
 
 
-def unknown(what: str, given: str, known: Iterable[str]) -> UsageError:
-    """An error for a name that is not one of `known`, with the nearest one suggested."""
+def unknown(what: str, given: str, known: Iterable[str], listed: str = "") -> UsageError:
+    """An error for a name that is not one of `known`, with the nearest one suggested, and all of them or where they
+    are `listed`."""
     names = sorted(known)
     near = difflib.get_close_matches(given, names, n=1)
     hint = f"did you mean '{near[0]}'? " if near else ""
-    return UsageError(f"unknown {what} '{given}': {hint}choose one of {', '.join(names)}")
+    return UsageError(f"unknown {what} '{given}': {hint}{listed or 'choose one of ' + ', '.join(names)}")

@@ -1,10 +1,11 @@
 """What is made of a store in the place of the search. Knows nothing of how it is made or used."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from knnlm.api.texts import Text, queries, source
+from knnlm.api.texts import Text, queries, source, warn_of_few, warn_of_same_text
 from knnlm.distillation import Distilled, load_distilled
 from knnlm.distillation import combine as combine_states
 from knnlm.distillation import distill as distill_states
@@ -101,7 +102,10 @@ def evaluate_component(
     test = source(text, dataset=dataset, embedded=embedded, split=split)
     found = load_distilled(opened, component)
     asked = queries(opened, test, model, progress, device)
-    return found, evaluate_distilled(asked, found.component, found.lam if lam is None else lam)
+    result = evaluate_distilled(asked, found.component, found.lam if lam is None else lam)
+    tuned_on = found.about["tokens"], found.about["base_ppl"]
+    warn_of_same_text(result.tokens == tuned_on[0] and math.isclose(result.base_ppl, tuned_on[1]), progress)
+    return found, result
 
 
 def _validation(
@@ -116,4 +120,6 @@ def _validation(
     """The text given, or else the one that the store was tuned on."""
     if text is None and dataset is None and not embedded:
         return the_validation(store)
-    return queries(store, source(text, dataset=dataset, embedded=embedded, split="valid"), model, progress, device)
+    found = queries(store, source(text, dataset=dataset, embedded=embedded, split="valid"), model, progress, device)
+    warn_of_few(found.rows, progress)
+    return found

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from knnlm.api.texts import Text, queries, source
+from knnlm.api.texts import Text, queries, source, warn_of_few, warn_of_same_text
 from knnlm.errors import UsageError
 from knnlm.evaluation import Evaluation, Tuned
 from knnlm.evaluation import evaluate as evaluate_queries
@@ -16,7 +16,6 @@ from knnlm.lm.presets import Preset
 from knnlm.lm.presets import preset as preset_named
 from knnlm.lm.train import Trained
 from knnlm.lm.train import train as train_model
-from knnlm.progress import say
 from knnlm.resolve import check_retrieval, default_mask, the_settings, the_store
 from knnlm.search.exact import check_k
 from knnlm.search.factory import NPROBE
@@ -142,6 +141,7 @@ def tune(
         ks=ks,
         progress=progress,
     )._replace(text=fingerprint(held_out.describe()))
+    warn_of_few(found.tokens, progress)
     save_tuned(opened, found)
     return found
 
@@ -171,7 +171,6 @@ def evaluate(
         opened, key=key, metric=metric, mask=mask, score=score, k=k, lam=lam, temperature=temperature,
         progress=progress,
     )  # fmt: skip
-    if tuned.text == fingerprint(test.describe()):
-        say("note: λ and τ were tuned on this very text, which flatters the result", progress)
+    warn_of_same_text(tuned.text == fingerprint(test.describe()), progress)
     found = evaluate_queries(opened, queries(opened, test, model, progress, device), tuned, progress=progress)
     return tuned, found

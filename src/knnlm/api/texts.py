@@ -16,6 +16,7 @@ from knnlm.states.build import build_states
 from knnlm.states.store import Store
 
 Text = str | Path | Sequence[str | Path] | Source | None
+_FEW = 1000
 
 
 def source(text: Text = None, *, dataset: str | None = None, embedded: bool = False, split: Split = "train") -> Source:
@@ -71,3 +72,15 @@ def _refuse_own_text(store: Store, text: dict[str, Any]) -> None:
         names = [f["name"] for f in text.get("files", []) if f["xxh3"] in shared]
         what = f"{', '.join(names)} is part of" if names else "that is"
         raise UsageError(f"{what} the text the store was built from, where every token retrieves itself: give another")
+
+
+def warn_of_few(tokens: int, progress: bool) -> None:
+    """What is fitted on a handful of tokens fits nothing else."""
+    if tokens < _FEW:
+        say(f"note: fitted on only {tokens:,} tokens, which says little of other text: give a longer --text", progress)
+
+
+def warn_of_same_text(same: bool, progress: bool) -> None:
+    """A text is easy for what was tuned on it."""
+    if same:
+        say("note: λ and τ were tuned on this very text, which flatters the result", progress)

@@ -47,7 +47,10 @@ def reproduce(
         return
     if not names:
         raise UsageError("no recipe given: name some (see knnlm reproduce --list), or write 'all'")
+    from knnlm.paper.runner import check_data
+
     wanted = chosen(size, names)
+    check_data(size, data)
     if plan:
         _show_plan(wanted, size, json)
         return

@@ -104,7 +104,7 @@ class HubDataset:
         except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
             raise KnnlmError(
                 f"cannot read data set {self.name} ({_first_line(error)}): check the name and the network, or give "
-                "a local folder with --text"
+                "a local folder (--text; of reproduce, --data)"
             ) from error
 
 

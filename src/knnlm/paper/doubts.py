@@ -20,6 +20,7 @@ def doubts(scale: Scale) -> tuple[Claim, ...]:
               "gain.", where="sceptic", terms=gain(exactly(arm), "tuned", "calibrated")),
         Claim(name="kNN helps the calibrated LM", says="Mixed with the calibrated LM it still helps.", where="sceptic",
               terms=gain(exactly(arm), "on_calibrated", "calibrated")),
+        *_over_calibrated(scale),
     ]  # fmt: skip
     for state in STATES:
         near = replace(exactly(arm), state=state)
@@ -43,6 +44,21 @@ def doubts(scale: Scale) -> tuple[Claim, ...]:
             where="section 5.2", terms=better(other, exactly(arm), "tuned"),
         ))  # fmt: skip
     return tuple(found)
+
+
+def _over_calibrated(scale: Scale) -> list[Claim]:
+    """The paper's first two reasons where only what retrieval itself knows can gain."""
+    arm = paper_arm(scale)
+    ffn, real = replace(arm, state="ffn"), exactly(arm)
+    leads = {
+        "att beats ffn": (arm, ffn), "att beats ffn, exact search": (real, exactly(ffn)),
+        "approximate beats exact search": (arm, real), "FAISS mask beats real mask": (replace(arm, score="real"), real),
+    }  # fmt: skip
+    return [
+        Claim(name=f"{name}{OVER_CALIBRATED}", says="Mixed with the calibrated LM, each at its own τ.", where="sceptic",
+              terms=better(a, b, "on_calibrated"))
+        for name, (a, b) in leads.items()
+    ]  # fmt: skip
 
 
 def all_beat_nearest(scale: Scale, state: str, over: str = "") -> str:

@@ -126,6 +126,9 @@ def _heads(scale: Scale) -> list[Claim]:
         row, cells = Learned(state=state), theirs[state]
         found += _both_taus(f"a head on {state} helps", "Mixed with the LM it lowers perplexity.", where,
                             {f: gain(row, f) for f in FIELDS}, 1 / (1 + cells.change) - 1)  # fmt: skip
+        found.append(Claim(name=f"a head on {state} helps{OVER_CALIBRATED}", where="beyond",
+                           says="So does it mixed with the calibrated LM.",
+                           terms=gain(row, "on_calibrated", "calibrated")))  # fmt: skip
     ffn = theirs["ffn"]
     assert ffn.base is not None
     found.append(Claim(
@@ -137,6 +140,9 @@ def _heads(scale: Scale) -> list[Claim]:
     found += _both_taus("a head on att beats a head on ffn", "att is the better second view, mixed with the LM.", where,
                         {f: better(att, Learned(state="ffn"), f) for f in FIELDS},
                         _effect(theirs["att"], theirs["ffn"]))  # fmt: skip
+    found.append(Claim(name=f"a head on att beats a head on ffn{OVER_CALIBRATED}", where="beyond",
+                       says="So is it over the calibrated LM.",
+                       terms=better(att, Learned(state="ffn"), "on_calibrated")))  # fmt: skip
     knn = exactly(paper_arm(scale))
     big = printed_row(label, key="att", size="big")
     says = "The learned matrix is not as good as the store."

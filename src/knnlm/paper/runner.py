@@ -104,7 +104,8 @@ def check_scale(folder: Path, scale: Scale) -> None:
     """Refuse a folder that holds no results, or those of another scale."""
     file = folder / SCALE_FILE
     if not file.is_file():
-        raise KnnlmError(f"{folder} holds no results: run 'knnlm reproduce all --out {folder}' first")
+        run = f"knnlm reproduce all --scale {scale.name} --out {folder}"
+        raise KnnlmError(f"{folder} holds no results: run '{run}' first")
     if (found := read_json(file)["scale"]) != scale.name:
         raise KnnlmError(f"{folder} holds results of scale {found}: add --scale {found}")
 

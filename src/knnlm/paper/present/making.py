@@ -68,10 +68,12 @@ def times(records: Records, scale: Scale) -> Table:
 def missing(records: Records, scale: Scale) -> str:
     """Which recipes are not complete."""
     every = {row.name for recipe in recipes(scale) for row in recipe.rows}
-    lacking = [
-        f"{recipe.name} ({absent})" for recipe in recipes(scale)
-        if (absent := len({row.name for row in recipe.rows} - records.keys()))
-    ]  # fmt: skip
+    counted, lacking = set(records), []
+    for recipe in recipes(scale):
+        absent = {row.name for row in recipe.rows} - counted
+        counted |= absent
+        if absent:
+            lacking.append(f"{recipe.name} ({len(absent)})")
     if not lacking:
         return f"All {len(every)} rows of the recipes are here."
     return f"{len(every & records.keys())} of {len(every)} rows are here; missing: {', '.join(lacking)}."

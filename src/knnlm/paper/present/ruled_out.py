@@ -175,7 +175,7 @@ HYPOTHESES: tuple[tuple[str, str, str], ...] = (
     ("… and helps as any second LM does", "a memorising LM helps less than a second LM", _OVER),
     ("It is soft labels", "an LM taught by the LM does not help", _OVER),
     ("… beyond what any second LM does", "an LM taught by the LM is no better than one taught by the text", _OVER),
-    ("The loss should be that of the mixture",
+    ("Learning by the loss of the mixture helps",
      "the interpolated loss does not beat the LM (att, one embedding a word) (τ = 1)",
      "the interpolated loss does not beat the calibrated LM (att, one embedding a word)"),
 )  # fmt: skip

@@ -79,7 +79,7 @@ def chosen(scale: Scale, names: list[str]) -> tuple[Recipe, ...]:
             known[place] = known[label]
     for name in names:
         if name != "all" and name not in known:
-            raise unknown("recipe", name, ["all", *known])
+            raise unknown("recipe", name, ["all", *known], "see 'knnlm reproduce --list'")
     if "all" in names:
         return every
     wanted = [r for name in names for r in known[name]]
