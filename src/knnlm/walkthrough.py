@@ -228,7 +228,7 @@ def _next_commands(out: str) -> tuple[str, ...]:
     return (
         f"knnlm info {out}/store",
         f"knnlm generate {out}/store 'The with statement is used' --max-new-tokens 20 --explain",
-        f"knnlm eval {out}/store --embedded --component {KIND}",
+        f"knnlm eval {out}/store --embedded --component {KIND}   # on all of the test text, so with other numbers",
         f"knnlm build {out}/model --text YOUR_FOLDER --out mystore",
         "knnlm tune mystore --text SOME_OF_YOUR_TEXT",
         "knnlm eval mystore --text OTHER_TEXT_OF_YOURS",

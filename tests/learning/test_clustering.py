@@ -117,11 +117,12 @@ def test_the_best_temperature_is_found_wherever_it_is(truth: float) -> None:
     assert found.ppl <= at_tau(made, 1.0, lm, states, targets).ppl
 
 
-def test_a_temperature_is_looked_at_once_for_all_lms(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("rows", [1500, 3000])  # all rows on the wide grid, and some of them
+def test_a_temperature_is_looked_at_once_for_all_lms(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     weight = torch.from_numpy(rng.standard_normal((20, 8)).astype(np.float32))
     made = new_embeddings("att", weight, torch.ones(20, dtype=torch.int64), "ip", 1.0)
-    states, targets = rng.standard_normal((3000, 8)).astype(np.float32), rng.integers(0, 20, 3000)
+    states, targets = rng.standard_normal((rows, 8)).astype(np.float32), rng.integers(0, 20, rows)
     real, looked = Embeddings.target_logprobs, []
 
     def counted(self: Embeddings, states: Any, targets: Any) -> Any:
@@ -129,7 +130,7 @@ def test_a_temperature_is_looked_at_once_for_all_lms(monkeypatch: pytest.MonkeyP
         return real(self, states, targets)
 
     monkeypatch.setattr(Embeddings, "target_logprobs", counted)
-    lm = np.full(3000, -np.log(20))
+    lm = np.full(rows, -np.log(20))
     first, second = at_best_taus(made, [lm, lm], states, targets)
     assert first.ppl == second.ppl
     assert len(looked) == len(set(looked))

@@ -39,6 +39,8 @@ def reproduce(
         every = recipes(size)
         listed = [{"name": r.name, "labels": list(r.labels), "title": r.title, "rows": len(r.rows)} for r in every]
         lines = [f"{r.name:16} {len(r.rows):4} rows  {r.title}{_labels(r.labels)}" for r in every]
+        lines += ["", f"Rows at scale {size.name} (--scale has others). A label or a table's number (table3) names a "
+                  "recipe too."]  # fmt: skip
         show(json, {"recipes": listed}, lines)
         return
     folder = out or Path(f"reproduce-{size.name}")

@@ -55,8 +55,8 @@ def at_best_taus(
     targets: NDArray[np.integer],
     progress: bool = False,
 ) -> list[AtTau]:
-    """The same for several LMs. The wide grid is of some rows spread over the text; of all rows no τ is looked
-    at twice."""
+    """The same for several LMs. The wide grid is of some rows spread over the text; no rows are looked at twice
+    at one τ."""
     some = spread_over(len(targets), _COARSE_ROWS)
     grid = [component.tau * factor for factor in _FACTORS]
     reach = math.log(_FACTORS[1] / _FACTORS[0])
@@ -71,6 +71,9 @@ def at_best_taus(
 
         coarse = []
         for tau in grid:
+            if len(some) == len(targets):
+                coarse.append(logs_at(tau))
+                continue
             coarse.append(component._replace(tau=tau).target_logprobs(states[some], targets[some]))
             meter.advance(len(coarse[-1]), f"τ {tau:.3g}")
         found = []
