@@ -9,6 +9,7 @@ from the store's rows and stopped, with τ and λ, by a validation text. Knows n
 """
 
 import contextlib
+import math
 import re
 import shutil
 from collections.abc import Sequence
@@ -182,6 +183,11 @@ def _check(store: Store, what: Substitute, name: str, how: Fit | None, taught: f
 def _check_name(name: str) -> None:
     if not _NAME.fullmatch(name):
         raise UsageError(f"'{name}' is not a name for a component: use letters, digits, '.', '_' and '-'")
+
+
+def tuned_on(about: dict[str, Any], tokens: int, base_ppl: float) -> bool:
+    """Whether a text is the one that a component was tuned on, by its length and the LM's perplexity of it."""
+    return bool(tokens == about["tokens"] and math.isclose(base_ppl, about["base_ppl"]))
 
 
 def _publish(store: Store, name: str, component: Component, about: dict[str, Any]) -> None:

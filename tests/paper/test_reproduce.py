@@ -118,7 +118,7 @@ def test_the_clock_of_an_interrupted_row_goes_on(smoke: Smoke, tmp_path: Path, m
 def test_rows_of_an_lm_that_was_trained_otherwise_do_not_join(
     smoke: Smoke, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Neither another update of it, nor an ensemble that it is part of."""
+    """Nor an ensemble that it is part of."""
     folder, lm = tmp_path / "other-cpu", smoke.scale.seeds[1]
     shutil.copytree(smoke.folder, folder)
     for recipe in chosen(smoke.scale, ["ensembles", "stolen"]):

@@ -1,12 +1,11 @@
 """What is made of a store in the place of the search. Knows nothing of how it is made or used."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from knnlm.api.texts import Text, queries, source, warn_of_few, warn_of_same_text
-from knnlm.distillation import Distilled, load_distilled
+from knnlm.distillation import Distilled, load_distilled, tuned_on
 from knnlm.distillation import combine as combine_states
 from knnlm.distillation import distill as distill_states
 from knnlm.errors import UsageError
@@ -103,8 +102,7 @@ def evaluate_component(
     found = load_distilled(opened, component)
     asked = queries(opened, test, model, progress, device)
     result = evaluate_distilled(asked, found.component, found.lam if lam is None else lam)
-    tuned_on = found.about["tokens"], found.about["base_ppl"]
-    warn_of_same_text(result.tokens == tuned_on[0] and math.isclose(result.base_ppl, tuned_on[1]), progress)
+    warn_of_same_text(tuned_on(found.about, result.tokens, result.base_ppl), progress)
     return found, result
 
 

@@ -1,6 +1,5 @@
 """knnlm distill"""
 
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -94,6 +93,7 @@ def distill(
 def _lines(found: "Distilled", store: Path) -> list[str]:
     """What was made, and what it gives on the validation text; beside it the search, if that was tuned on the same."""
     from knnlm.components.saved import kind_of
+    from knnlm.distillation import tuned_on
     from knnlm.resolve import the_store
     from knnlm.settings import choose_tuned
 
@@ -101,7 +101,7 @@ def _lines(found: "Distilled", store: Path) -> list[str]:
     states, kind = " and ".join(made.keys), kind_of(made)
     tuned = choose_tuned(the_store(store))
     beside = ""
-    if tuned is not None and tuned.tokens == about["tokens"] and math.isclose(tuned.base_ppl, about["base_ppl"]):
+    if tuned is not None and tuned_on(about, tuned.tokens, tuned.base_ppl):
         beside = f" (with the search: {tuned.interp_ppl:.2f})"
     return [
         f"{found.name if found.name == kind else f'{found.name}: {kind}'} on {states}, {made.multiplications:,} "

@@ -50,13 +50,13 @@ def reproduce(
     if not names:
         raise UsageError("no recipe given: name some (see knnlm reproduce --list), or write 'all'")
     from knnlm.paper.runner import check_data
+    from knnlm.paper.runner import reproduce as run
 
     wanted = chosen(size, names)
-    check_data(size, data)
     if plan:
+        check_data(size, data)
         _show_plan(wanted, size, json)
         return
-    from knnlm.paper.runner import reproduce as run
 
     done = run(wanted, size, folder, data, progress=True)
     fields = {"rows": done.rows, "measured": done.measured, "seconds": round(done.seconds, 1)}

@@ -99,13 +99,13 @@ def _opening(named: Named, records: Records, scale: Scale) -> list[str]:
     record = records.get(exactly(paper_arm(scale)).name)
     if record is None:
         return []
-    toy = "This scale is a toy that shows the way: read nothing into its numbers." if scale.name == "smoke" else ""
+    toy = ["This scale is a toy that shows the way: read nothing into its numbers."] if scale.name == "smoke" else []
     r = record["results"]
     base, own, over = r["base"], r["tuned"], r["on_calibrated"]
     helps, beside = named["kNN helps, exact search (each at its own τ)"], named["kNN helps the calibrated LM"]
     theirs = 1 / (1 + printed_row("tab:knn_baselines", name="kNN-LM-L2").change) - 1
     return [
-        *([toy] if toy else []),
+        *toy,
         "A nearest-neighbour LM mixes a language model's prediction with a vote: it looks up the contexts of the "
         "training text that are nearest to the present one, and the tokens that followed them vote for what comes "
         "next. Xu, Alon and Neubig (2023) asked why that lowers perplexity and gave three reasons. Each is measured "
@@ -160,7 +160,7 @@ def _told(named: Named) -> list[_Told]:
     told = []
     for reason in REASONS:
         for name, shown in reason.claims:
-            one, own = _at_one(named, name), named.get(f"{name} ({FIELDS['tuned']})") or named.get(name)
+            one, own = _at_one(named, name)[0], named.get(f"{name} ({FIELDS['tuned']})") or named.get(name)
             if own is not None:
                 says = outcome(own) if one is None else reading(one.verdict, own.verdict)
                 told.append(_Told(reason.title, shown, one, own, named.get(f"{name}{OVER_CALIBRATED}"), says))
@@ -191,9 +191,10 @@ def reasons_table(named: Named) -> Table:
     return Table(columns, tuple(rows))
 
 
-def _at_one(named: Named, name: str) -> Finding | None:
-    """A claim at one τ for all; of what is learned, at the τ it was learned at."""
-    return named.get(f"{name} ({FIELDS['shared']})") or named.get(f"{name} ({FIELDS['tau_1']})")
+def _at_one(named: Named, name: str) -> tuple[Finding | None, str]:
+    """A claim at one τ for all, or, of what is learned, at the τ it was learned at; and which of the two."""
+    words = FIELDS["shared"] if f"{name} ({FIELDS['shared']})" in named else FIELDS["tau_1"]
+    return named.get(f"{name} ({words})"), words
 
 
 def reasons_figure(named: Named) -> Figure | None:
@@ -202,8 +203,7 @@ def reasons_figure(named: Named) -> Figure | None:
     for place, reason in enumerate(REASONS):
         for name, shown in reason.claims:
             own = named.get(f"{name} ({FIELDS['tuned']})")
-            one = _at_one(named, name)
-            at_one = "" if one is None else one.claim.name.removeprefix(f"{name} (").removesuffix(")")
+            one, at_one = _at_one(named, name)
             over = named.get(f"{name}{OVER_CALIBRATED}")
             for f, at in ((one, at_one), (own, FIELDS["tuned"]), (over, OVER_CALIBRATED[2:]), (named.get(name), "")):
                 if f is not None:
