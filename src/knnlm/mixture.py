@@ -11,12 +11,15 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.optimize import brentq, minimize
+from scipy.optimize import brentq
 from scipy.special import expit, logsumexp
 
 from knnlm.errors import UsageError
 
 Logs = NDArray[np.floating]
+_NOTHING_LEFT = 1e-10
+"""Nats a token that a better mixture could still gain."""
+_MOST_STEPS = 10_000
 
 
 def check_lambda(lam: float) -> None:
@@ -81,8 +84,11 @@ def mix_all(logs: Sequence[Logs], shares: Sequence[float]) -> NDArray[np.float64
 def fit_shares(logs: Sequence[Logs]) -> tuple[float, ...]:
     """The λ_i of the highest likelihood: at least zero, one in sum.
 
-    The log-likelihood is concave in them. Probabilities are taken relative to the likeliest of each token, so none
-    underflows; a token that every predictor holds impossible says nothing about the shares and is left out.
+    The log-likelihood is concave in them, with slopes g_i = mean p_i/P, of which Σ λ_i g_i = 1. So no other shares can
+    gain more than max_i g_i - 1 nats a token, and that ends the search: the predictor with the steepest slope takes
+    from the one with the flattest, as much as is best, until nothing is left to gain. Probabilities are taken relative
+    to the likeliest of each token, so none underflows; a token that every predictor holds impossible says nothing about
+    the shares and is left out.
     """
     rows = np.stack([np.asarray(values, np.float64) for values in logs])
     best = rows.max(axis=0)
@@ -90,23 +96,29 @@ def fit_shares(logs: Sequence[Logs]) -> tuple[float, ...]:
     if len(rows) == 1 or not rows.shape[1]:
         return (1.0, *[0.0] * (len(rows) - 1))
     relative = np.exp(rows - best)
-    start = np.full(len(rows), 1 / len(rows))
+    shares = np.full(len(rows), 1 / len(rows))
     for _ in range(50):  # EM comes near in a few steps from anywhere, and then slows down
-        start = start * (relative / (start @ relative)).mean(axis=1)
-    found = minimize(
-        lambda w: -float(np.mean(np.log(w @ relative))),
-        start,
-        jac=lambda w: -(relative / (w @ relative)).mean(axis=1),
-        method="SLSQP",
-        bounds=[(0.0, 1.0)] * len(rows),
-        constraints={"type": "eq", "fun": lambda w: w.sum() - 1, "jac": np.ones_like},
-        options={"ftol": 1e-12, "maxiter": 200},
-    )
-    shares = np.clip(found.x, 0, 1)
+        shares = shares * (relative / (shares @ relative)).mean(axis=1)
     shares = shares / shares.sum()
+    for _ in range(_MOST_STEPS):
+        mixed = shares @ relative
+        slopes = (relative / mixed).mean(axis=1)
+        taker = int(slopes.argmax())
+        if slopes[taker] - 1 < _NOTHING_LEFT:
+            break
+        giver = int(np.where(shares > 0, slopes, np.inf).argmin())
+        given = _best_step(mixed, relative[taker] - relative[giver], float(shares[giver]))
+        shares[taker] += given
+        shares[giver] -= given
+    return tuple(float(w) for w in shares)
 
-    def loss(w: NDArray[np.float64]) -> float:
-        with np.errstate(divide="ignore"):
-            return -float(np.mean(np.log(w @ relative)))
 
-    return tuple(float(w) for w in (shares if loss(shares) <= loss(start) else start))
+def _best_step(mixed: NDArray[np.float64], change: NDArray[np.float64], most: float) -> float:
+    """The t of 0 … `most` with the highest mean log(mixed + t·change), which is concave in t."""
+
+    def slope(t: float) -> float:
+        with np.errstate(divide="ignore", invalid="ignore"):  # at `most` a token may be left with no probability
+            return float(np.mean(change / (mixed + t * change)))
+
+    end = slope(most)
+    return most if end >= 0 else float(brentq(slope, 0.0, most if np.isfinite(end) else most * (1 - 1e-12), xtol=1e-15))

@@ -10,15 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knnlm import api
+from knnlm.files import fingerprint, read_json
 from knnlm.learning.soft import soft_targets
 from knnlm.lm.documents import Files
 from knnlm.lm.load import LanguageModel
 from knnlm.lm.tokenizer import token_stream
+from knnlm.lm.train import RECORD
 from knnlm.lm.windows import windows
 from knnlm.metrics import perplexity
-from knnlm.mixture import fit_lambda, mix
+from knnlm.mixture import fit_lambda, fit_shares, mix, mix_all
+from knnlm.paper.calibrated import tempered_logprobs
 from knnlm.paper.derive import derive
+from knnlm.paper.ensembles import FACTORS
 from knnlm.paper.located import context_lengths, correlation, located
+from knnlm.paper.numbers import base_of
 from knnlm.paper.place_findings import place_findings, stolen_findings
 from knnlm.paper.present.ruled_out import HYPOTHESES
 from knnlm.paper.present.words import outcome
@@ -100,12 +105,15 @@ def test_a_correlation_is_pearsons_and_its_interval_covers_it() -> None:
     x, documents = rng.normal(size=900), np.repeat(np.arange(30), 30)
     y = 0.5 * x + rng.normal(size=900)
     found = correlation(x, y, documents)
+    assert found is not None
     assert found.r == pytest.approx(np.corrcoef(x, y)[0, 1])
     assert found.low < found.r < found.high
     assert found.low > 0.3
     none = correlation(x, rng.normal(size=900), documents)
+    assert none is not None
     assert none.low < 0 < none.high
     assert correlation(np.ones(900), y, documents) == (0.0, 0.0, 0.0)
+    assert correlation(x[:0], y[:0], documents[:0]) is None
 
 
 def test_weights_of_several_are_no_worse_on_validation_than_those_of_fewer(smoke: Smoke) -> None:
@@ -121,10 +129,36 @@ def test_weights_of_several_are_no_worse_on_validation_than_those_of_fewer(smoke
 def test_neighbours_alone_in_an_ensemble_are_the_knn_lm(smoke: Smoke) -> None:
     arm = exactly(paper_arm(smoke.scale))
     alone, knn = (smoke.records[name]["results"] for name in (Ensemble((), (arm,)).name, arm.name))
-    for field in ("tuned", "on_calibrated"):
-        assert alone[field]["ppl"] == pytest.approx(knn[field]["ppl"], rel=1e-5)
+    assert alone["tuned"]["ppl"] == pytest.approx(knn["tuned"]["ppl"], rel=1e-5)
+    assert alone["on_calibrated"]["valid_ppl"] <= knn["on_calibrated"]["valid_ppl"] * (1 + 1e-6)  # T may change there
     both = smoke.records[two_stores(smoke.scale).name]["results"]
     assert both["tuned"]["valid_ppl"] <= knn["tuned"]["valid_ppl"] * (1 + 1e-6)
+
+
+def test_calibrated_lms_are_mixed_at_temperatures_that_fit_the_mixture(smoke: Smoke) -> None:
+    """The equation of ensembles.py, written out; no factor is better on validation text than the one chosen."""
+    found = smoke.records[with_one("2V").name]["results"]["on_calibrated"]
+    workshop = Workshop(smoke.scale, texts(smoke.scale, None), smoke.folder / "work", {}, soft_labels)
+    store = workshop.plain("main", None).store
+    bases = {lm: base_of(workshop, lm, None, store.targets) for lm in ("main", "2V")}
+    ppls = {}
+    for factor in FACTORS:
+        each: dict[str, list[np.ndarray]] = {"valid": [], "test": []}
+        for lm, base in bases.items():
+            head = workshop.model(lm, None).model
+            for split, q in zip(each, workshop.queries(lm, None), strict=True):
+                at = factor * base.calibration.temperature
+                each[split].append(tempered_logprobs(head, q.key("ffn").all(), q.targets, at))
+        for split, q in zip(each, workshop.queries("main", None), strict=True):
+            counts = np.bincount(store.targets, minlength=store.vocab_size) + 1
+            each[split].append(np.log(counts / counts.sum())[q.targets])
+        shares = fit_shares(each["valid"])
+        ppls[factor] = perplexity(mix_all(each["valid"], shares))
+        if factor == found["factor"]:
+            assert [*found["shares"], found["unigrams"]] == pytest.approx(shares, abs=1e-4)
+            assert found["ppl"] == pytest.approx(perplexity(mix_all(each["test"], shares)), rel=1e-6)
+    assert found["valid_ppl"] == pytest.approx(min(ppls.values()), rel=1e-9)
+    assert found["valid_ppl"] < smoke.records[with_one("2V").name]["results"]["base"]["calibrated_valid_ppl"]
 
 
 def test_ensembles_know_what_their_lms_are(smoke: Smoke) -> None:
@@ -163,6 +197,22 @@ def test_the_neighbours_that_teach_are_those_of_the_best_tau(smoke: Smoke) -> No
     assert soft_labels(workshop, "lm").describe() == {"store": teacher.store.fingerprint}
 
 
+def test_lms_begin_and_learn_as_they_say(smoke: Smoke) -> None:
+    """An LM trained otherwise in that folder would be refused by its recipe."""
+    folder, found = smoke.folder / "work", texts(smoke.scale, None)
+    workshop = Workshop(smoke.scale, found, folder, {}, soft_labels)
+    main = workshop.model("main", None)
+    for name, given in {
+        "memorised": {"begin": main.fingerprint},
+        "taught-by-lm": {"teacher": soft_labels(workshop, "lm").describe()},
+        "taught-by-knn-lm": {"teacher": soft_labels(workshop, "knn-lm").describe()},
+    }.items():
+        lm = smoke.scale.lm(name)
+        wanted = {"preset": lm.preset.settings(), "seed": lm.seed, "train": found.train.describe(),
+                  "valid": found.stop.describe(), **given}  # fmt: skip
+        assert read_json(folder / "lm" / name / RECORD)["recipe"] == fingerprint(wanted)
+
+
 def test_lists_of_retrieved_words_cover_what_neighbours_cover(smoke: Smoke) -> None:
     few, more = (smoke.records[Listed(k=k).name]["results"] for k in smoke.scale.ruled_out.lists)
     assert few["coverage"] < more["coverage"]
@@ -171,34 +221,37 @@ def test_lists_of_retrieved_words_cover_what_neighbours_cover(smoke: Smoke) -> N
         assert found["coverage"] == smoke.records[exactly(paper_arm(smoke.scale)).name]["results"]["coverage"]
 
 
-def test_places_are_those_of_the_rows(many: Store, tmp_path: Path) -> None:
+def test_places_are_those_of_the_rows(many: Store, lm: LanguageModel, tmp_path: Path) -> None:
+    whole = api.build(lm, tmp_path / "scored", sorted(tmp_path.glob("?.txt")), logprobs=True)
     rows = np.sort(np.random.default_rng(0).choice(many.rows, 120, replace=False))
     drawn = derive(many, tmp_path / "drawn", many.keys, {}, rows=rows)
     places = drawn.table.columns["position"].all().astype(float)
-    found = located(drawn, many, places, -places)
-    assert found["document"]["loss"]["r"] == pytest.approx(1)
-    assert found["document"]["gain"]["r"] == pytest.approx(-1)
-    assert found["document"]["tokens"] == 120
-    thirds = found["document"]["thirds"]
-    assert sum(thirds["first"]["loss"]) / sum(thirds["first"]["tokens"]) < places.mean()
-    assert sum(thirds["last"]["loss"]) / sum(thirds["last"]["tokens"]) > places.mean()
+    found = located(drawn, whole, -places)["document"]
+    assert found["gain"]["r"] == pytest.approx(-1)
+    assert found["gain"]["tokens"] == 120
+    thirds = found["gain"]["thirds"]
+    assert sum(thirds["first"]["sum"]) / sum(thirds["first"]["tokens"]) > -places.mean()
+    assert sum(thirds["last"]["sum"]) / sum(thirds["last"]["tokens"]) < -places.mean()
+    every = whole.table.columns["position"].all()
+    assert found["loss"]["tokens"] == whole.rows
+    assert found["loss"]["r"] == pytest.approx(np.corrcoef(every, -whole.lm_logprob)[0, 1])
     window, stride = many.meta["window"], many.meta["stride"]
     seen = context_lengths([d.tokens for d in many.documents], window, stride)[rows].astype(float)
-    again = located(drawn, many, seen, seen)["window"]
+    again = located(drawn, whole, seen)["window"]["gain"]
     later = places > window
     assert again["tokens"] == later.sum()
-    assert again["loss"]["r"] == pytest.approx(1 if len(set(seen[later])) > 1 else 0)
+    assert again["r"] == pytest.approx(1 if len(set(seen[later])) > 1 else 0)
 
 
 def test_a_gain_that_grows_with_the_place_is_found_and_none_is_not() -> None:
     def record(gain: float) -> dict[str, object]:
         rng = np.random.default_rng(0)
         thirds = {
-            name: {"tokens": [50.0] * 30, "loss": list(150 + rng.normal(size=30)),
-                   "gain": list(3 + grown + 0.1 * rng.normal(size=30))}
+            name: {"tokens": [50.0] * 30, "sum": list(3 + grown + 0.1 * rng.normal(size=30))}
             for name, grown in (("first", 0.0), ("last", gain))
-        }  # fmt: skip
-        return {"results": {place: {"thirds": thirds} for place in ("window", "document")}}
+        }
+        quantities = {what: {"thirds": thirds} for what in ("loss", "gain")}
+        return {"results": dict.fromkeys(("window", "document"), quantities)}
 
     names = [row.name for row in ruled_out.location(SMOKE_SCALE).rows]
     for gain, wanted in ((5.0, "does not hold"), (0.0, "holds")):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.optimize import linprog
 
 from knnlm.paper.stolen import _programme, reachable_words
 
@@ -34,6 +35,28 @@ def test_both_ways_agree(seed: int, words: int, width: int) -> None:
     centred = rows - rows.mean(axis=0)
     centred /= np.abs(centred).max()
     assert found.tolist() == [_programme(centred, v, centred[v]) for v in range(words)]
+
+
+@pytest.mark.parametrize("far", [1e3, 1e6, 1e9])
+def test_a_word_far_from_all_others_hides_none_of_them(far: float) -> None:
+    rows, truth = hull(np.random.default_rng(0), 40, 10, 3)
+    towards = np.array([0.0, 0.0, far])
+    found = reachable_words(np.concatenate([rows, [rows.mean(axis=0) + towards]]), rounds=50).words
+    assert found[-1]
+    alone = [_alone(np.concatenate([rows, [rows.mean(axis=0) + towards]]), v) for v in range(len(rows))]
+    assert found[:-1].tolist() == alone
+    assert not found[:-1][~truth].any()
+    assert found[:-1].sum() > 10
+
+
+def _alone(rows: np.ndarray, word: int) -> bool:
+    """By one programme with all words, gaps of length one."""
+    gaps = np.delete(rows[word] - rows, word, axis=0)
+    gaps /= np.linalg.norm(gaps, axis=1, keepdims=True)
+    width = rows.shape[1]
+    found = linprog([0.0] * width + [-1.0], A_ub=np.column_stack([-gaps, np.ones(len(gaps))]), b_ub=[0.0] * len(gaps),
+                    bounds=[(-1, 1)] * width + [(None, 1)], method="highs")  # fmt: skip
+    return float(found.x[-1]) > 1e-7
 
 
 def test_on_a_line_only_the_ends_are_reachable() -> None:

@@ -25,12 +25,13 @@ from knnlm.files import fingerprint
 from knnlm.learning.fit import Fit, Fitted, fit
 from knnlm.learning.rows import Batch, RowBatches, in_memory
 from knnlm.learning.substitutes import NOISE
+from knnlm.learning.usual import RATES
 from knnlm.mixture import fit_lambda, mix
 from knnlm.states.store import Store, states_of
 from knnlm.states.table import Column
 
 BATCH = 256
-HOW = Fit(lr=1e-4, epochs=3, looks=2, patience=3)
+HOW = Fit(lr=RATES["embeddings"], epochs=3, looks=2, patience=3)
 
 
 class Learnable(Protocol):

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from knnlm.paper.claims import FIELDS, ratio
 from knnlm.paper.expected import published
-from knnlm.paper.findings import OVER_CALIBRATED, Claim, better, gain, less
+from knnlm.paper.findings import OVER, OVER_CALIBRATED, Claim, better, gain, less
 from knnlm.paper.recipes.audit import paper_share
 from knnlm.paper.recipes.baselines import exactly, paper_arm
 from knnlm.paper.recipes.substitutes import STATES
@@ -28,7 +28,7 @@ def doubts(scale: Scale) -> tuple[Claim, ...]:
             Claim(name=all_beat_nearest(scale, state, over), where="sceptic",
                   says="The mask costs something: farther rows have a say too.",
                   terms=better(Unmasked(state=state), near, field))
-            for field, over in (("tuned", ""), ("on_calibrated", OVER_CALIBRATED))
+            for field, (_, over) in OVER.items()
         ]  # fmt: skip
     theirs = next(row.cells for row in published()["text"] if "before" in row.cells)
     for width in scale.components:

@@ -1,59 +1,103 @@
 """Several LMs mixed, with and without neighbours: the record of an Ensemble row.
 
-Mixed as they are, and with every LM calibrated on its own. Neighbours have the τ that is best beside the LMs' own
-mixture; then all weights are fitted together. Tuned on validation text, reported on test text.
+    as they are    P = Σ λ_i p_i + λ p_kNN
+    calibrated     P = Σ λ_i softmax(logits_i / (f·T_i)) + λ p_kNN + u · unigrams
+
+T_i is the temperature at which LM i is best alone, and f one factor for all, since LMs that are mixed smooth each
+other and want to be peakier than alone. f is the best of a few on validation text, 1 among them, all weights fitted
+together at each; so is the τ of neighbours, beside the LMs without them. Reported on test text.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from knnlm.errors import KnnlmError
 from knnlm.metrics import helping, perplexity
-from knnlm.mixture import fit_lambda, fit_shares, mix, mix_all, oracle
-from knnlm.paper import taus
-from knnlm.paper.numbers import Base, Logs, Sums, base_numbers, base_of, or_none
+from knnlm.mixture import fit_shares, mix_all, oracle
+from knnlm.paper.calibrated import tempered_logprobs, unigram_logprobs
+from knnlm.paper.numbers import Base, Logs, Sums, base_numbers, base_of, fitted_mixture
 from knnlm.paper.rows import Arm, Ensemble
 from knnlm.paper.workshop import Workshop
 
+FACTORS = (0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0, 1.05)
+
+
+class Splits(NamedTuple):
+    """log p of the validation and of the test text's tokens under one predictor."""
+
+    valid: Logs
+    test: Logs
+
 
 class EnsembleBench:
-    """Measures ensembles; `base` gives the log p of a base LM. What was computed for another LM is kept."""
+    """Measures ensembles. `base` gives an LM's own log p; `votes` those of an arm's neighbours for both splits, at the
+    τ that mixes best with given log p. What was computed of an LM is kept."""
 
-    def __init__(self, workshop: Workshop, base: Callable[[str, int | None], Base]) -> None:
-        self.workshop, self.base = workshop, base
+    def __init__(
+        self,
+        workshop: Workshop,
+        base: Callable[[str, int | None], Base],
+        votes: Callable[[Arm, Logs], tuple[Logs, Logs]],
+    ) -> None:
+        self.workshop, self.base, self.votes = workshop, base, votes
         self._others: dict[tuple[str, int | None], Base] = {}
+        self._tempered: dict[tuple[str, int | None], dict[float, Splits]] = {}
 
     def measure(self, row: Ensemble) -> dict[str, Any]:
         """Weights and perplexities, and what is known of every other LM."""
         base, m = self.base(*row.lm), self.workshop.plain(*row.lm)
-        others = [self._other(*lm) for lm in row.others]
+        bases = [base, *(self._other(*lm) for lm in row.others)]
         sums = Sums(m, base)
-        record: dict[str, Any] = {
+        lms = [Splits(b.valid, b.test) for b in bases]
+        tuned, mixed = fitted_mixture(*_both([*lms, *self._neighbours(row, lms)]))
+        sums.add("tuned", mixed)
+        calibrated, mixed = self._calibrated(row, bases)
+        sums.add("on_calibrated", mixed)
+        return {
             "base": base_numbers(base, m),
-            "others": [self._about(lm, base, other) for lm, other in zip(row.others, others, strict=True)],
-        }
-        for name in ("tuned", "on_calibrated"):
-            lms = [_logs(b, name) for b in (base, *others)]
-            valid, test = [v for v, _ in lms], [t for _, t in lms]
-            for arm in row.neighbours:
-                found = self._votes(arm, valid)
-                valid, test = [*valid, found[0]], [*test, found[1]]
-            shares = fit_shares(valid)
-            mixed = mix_all(test, shares)
-            record[name] = {
-                "shares": list(shares), "valid_ppl": perplexity(mix_all(valid, shares)),
-                "ppl": or_none(perplexity(mixed)),
-            }  # fmt: skip
-            sums.add(name, mixed)
-        return {**record, "documents": sums.found}
+            "others": [self._about(lm, base, other) for lm, other in zip(row.others, bases[1:], strict=True)],
+            "tuned": tuned, "on_calibrated": calibrated, "documents": sums.found,
+        }  # fmt: skip
 
-    def _votes(self, arm: Arm, valid: Sequence[Logs]) -> tuple[Logs, Logs]:
-        """log p of an arm's neighbours for both splits."""
-        votes, test = self.workshop.votes(arm, "valid"), self.workshop.votes(arm, "test")
-        tau = taus.best(mix_all(valid, fit_shares(valid)), votes).temperature
-        return votes.logprobs(tau), test.logprobs(tau)
+    def _calibrated(self, row: Ensemble, bases: Sequence[Base]) -> tuple[dict[str, Any], Logs]:
+        """The record of the calibrated mixture, and its log p of the test text."""
+        tempered = [self._at_factors(lm, b) for lm, b in zip((row.lm, *row.others), bases, strict=True)]
+        m = self.workshop.plain(*row.lm)
+        unigrams = Splits(*(unigram_logprobs(m.store.targets, q.targets, q.vocab_size) for q in (m.valid, m.test)))
+
+        def best(further: Sequence[Splits]) -> float:
+            """The factor with the lowest validation perplexity."""
+            found = {}
+            for factor in FACTORS:
+                valid = [p.valid for p in (*(of[factor] for of in tempered), *further, unigrams)]
+                found[factor] = perplexity(mix_all(valid, fit_shares(valid)))
+            return min(found, key=lambda factor: found[factor])
+
+        factor = best([])
+        neighbours = self._neighbours(row, [*(of[factor] for of in tempered), unigrams])
+        factor = best(neighbours) if neighbours else factor
+        record, mixed = fitted_mixture(*_both([*(of[factor] for of in tempered), *neighbours, unigrams]))
+        *shares, share = record["shares"]
+        return {**record, "shares": shares, "unigrams": share, "factor": factor}, mixed
+
+    def _neighbours(self, row: Ensemble, lms: Sequence[Splits]) -> list[Splits]:
+        """Of every arm, at the τ that is best beside the LMs."""
+        valid = [lm.valid for lm in lms]
+        return [Splits(*self.votes(arm, mix_all(valid, fit_shares(valid)))) for arm in row.neighbours]
+
+    def _at_factors(self, lm: tuple[str, int | None], base: Base) -> dict[float, Splits]:
+        """An LM at each multiple of its own best temperature."""
+        if lm not in self._tempered:
+            model, queries = self.workshop.model(*lm).model, self.workshop.queries(*lm)
+            temperature = base.calibration.temperature
+            self._tempered[lm] = {
+                factor: Splits(*(tempered_logprobs(model, q.key("ffn").all(), q.targets, factor * temperature)
+                                 for q in queries))
+                for factor in FACTORS
+            }  # fmt: skip
+        return self._tempered[lm]
 
     def _other(self, lm: str, step: int | None) -> Base:
         """Another LM of the same tokenizer: its store is not needed, only the tokens of the text."""
@@ -66,15 +110,13 @@ class EnsembleBench:
         return self._others[lm, step]
 
     def _about(self, lm: tuple[str, int | None], base: Base, other: Base) -> dict[str, Any]:
-        lam = fit_lambda(base.valid, other.valid)
         return {
-            "name": lm[0], "step": lm[1], **self.workshop.about(*lm),
-            "ppl": perplexity(other.test), "calibrated_ppl": perplexity(other.calibrated_test), "lambda": lam,
-            "mixed_ppl": perplexity(mix(base.test, other.test, lam)),
+            "name": lm[0], "kept": lm[1], **self.workshop.about(*lm), "ppl": perplexity(other.test),
+            "calibrated_ppl": perplexity(other.calibrated_test),
+            "calibrated_temperature": other.calibration.temperature, "calibrated_share": other.calibration.share,
             "oracle": perplexity(oracle(base.test, other.test)), "helping": helping(base.test, other.test),
         }  # fmt: skip
 
 
-def _logs(base: Base, name: str) -> tuple[Logs, Logs]:
-    """An LM's log p of both splits, as it is or calibrated."""
-    return (base.valid, base.test) if name == "tuned" else (base.calibrated_valid, base.calibrated_test)
+def _both(parts: Sequence[Splits]) -> tuple[list[Logs], list[Logs]]:
+    return [part.valid for part in parts], [part.test for part in parts]

@@ -32,6 +32,8 @@ Compared = Arm | Learned | Combined | Listed | Ensemble | Unmasked
 MARGIN = 0.005
 OVER_CALIBRATED = ", over the calibrated LM"
 """In the name of a claim: the LM has its own softmax temperature and a unigram share first."""
+OVER = {"tuned": ("base", ""), "on_calibrated": ("calibrated", OVER_CALIBRATED)}
+"""Fields of a record with every weight and τ tuned: what each is a gain over, and how the name of its claim ends."""
 
 
 class Term(NamedTuple):

@@ -27,23 +27,42 @@ class Correlation(NamedTuple):
     high: float
 
 
-def located(queries: Store, whole: Store, loss: Numbers, gain: Numbers) -> dict[str, Any]:
-    """Of tokens drawn from a text; `whole` holds all of it, and so the lengths of its documents."""
-    documents = queries.table.columns["document"].all()
-    places = queries.table.columns["position"].all()
+class _Tokens(NamedTuple):
+    """Where tokens are, and a value of each."""
+
+    window: NDArray[np.integer]
+    document: NDArray[np.integer]
+    of: NDArray[np.integer]
+    """The document they are in."""
+    values: Numbers
+
+
+def located(queries: Store, whole: Store, gain: Numbers) -> dict[str, Any]:
+    """Of the loss of every token of a text, and of a gain that is known for tokens drawn from it."""
     seen = context_lengths([d.tokens for d in whole.documents], whole.meta["window"], whole.meta["stride"])
     starts = np.cumsum([0] + [d.tokens - 1 for d in whole.documents])
-    in_window = seen[starts[documents] + places - 1]
-    later = np.flatnonzero(places > whole.meta["window"])
-    found = {}
-    for name, at, rows in (("window", in_window, later), ("document", places, np.arange(len(places)))):
-        at, of = at[rows], documents[rows]
-        values = {"loss": loss[rows], "gain": gain[rows]}
-        found[name] = {
-            **{what: correlation(at, y, of)._asdict() for what, y in values.items()}, "tokens": len(rows),
-            "thirds": _thirds(at, values, of, len(whole.documents)), "ranges": _ranges(at, values),
-        }  # fmt: skip
-    return found
+    measured = {}
+    for what, store, values in (("loss", whole, -whole.lm_logprob.astype(np.float64)), ("gain", queries, gain)):
+        of, places = (store.table.columns[name].all() for name in ("document", "position"))
+        measured[what] = _Tokens(seen[starts[of] + places - 1], places, of, values)
+    return {
+        place: {
+            what: _against(place, tokens, whole.meta["window"], len(whole.documents))
+            for what, tokens in measured.items()
+        }
+        for place in ("window", "document")
+    }
+
+
+def _against(place: str, tokens: _Tokens, window: int, documents: int) -> dict[str, Any]:
+    """One quantity against one place; places in the window are looked at behind a document's first window alone."""
+    rows = np.flatnonzero(tokens.document > window) if place == "window" else np.arange(len(tokens.values))
+    at, of, values = getattr(tokens, place)[rows], tokens.of[rows], tokens.values[rows]
+    found = correlation(at, values, of)
+    return {
+        "tokens": len(rows), **({} if found is None else found._asdict()), "ranges": _ranges(at, values),
+        "thirds": _thirds(at, values, of, documents),
+    }  # fmt: skip
 
 
 def context_lengths(lengths: list[int], window: int, stride: int) -> NDArray[np.int64]:
@@ -55,11 +74,11 @@ def context_lengths(lengths: list[int], window: int, stride: int) -> NDArray[np.
     return np.concatenate(found)
 
 
-def correlation(x: NDArray[Any], y: NDArray[Any], documents: NDArray[np.integer], seed: int = 0) -> Correlation:
-    """Pearson's r; the interval is a bootstrap over documents."""
+def correlation(x: NDArray[Any], y: NDArray[Any], documents: NDArray[np.integer], seed: int = 0) -> Correlation | None:
+    """Pearson's r; the interval is a bootstrap over documents. None where there is nothing to look at."""
     a, b = (np.asarray(v, np.float64) for v in (x, y))
     if not len(a):
-        return Correlation(0.0, 0.0, 0.0)
+        return None
     a, b = a - a.mean(), b - b.mean()  # the same r, and no digits lost
     sums = np.stack([
         np.bincount(documents, weights=w, minlength=int(documents.max()) + 1)
@@ -81,29 +100,28 @@ def _pearson(sums: Numbers) -> Numbers:
 
 
 def _thirds(
-    at: NDArray[np.integer], values: dict[str, Numbers], documents: NDArray[np.integer], count: int
+    at: NDArray[np.integer], values: Numbers, documents: NDArray[np.integer], count: int
 ) -> dict[str, dict[str, list[float]]]:
     """For each document, tokens and sums over the third of the tokens with the lowest and with the highest places."""
     low, high = np.quantile(at, [1 / 3, 2 / 3]) if len(at) else (0.0, 0.0)
-    found = {}
-    for name, some in (("first", at <= low), ("last", at >= high)):
-        found[name] = {
+    return {
+        name: {
             "tokens": np.bincount(documents[some], minlength=count).astype(float).tolist(),
-            **{what: _rounded(np.bincount(documents[some], weights=y[some], minlength=count))
-               for what, y in values.items()},
-        }  # fmt: skip
-    return found
+            "sum": _rounded(np.bincount(documents[some], weights=values[some], minlength=count)),
+        }
+        for name, some in (("first", at <= low), ("last", at >= high))
+    }
 
 
 def _rounded(values: NDArray[Any]) -> list[float]:
     return [round(float(value), 6) for value in values]
 
 
-def _ranges(at: NDArray[np.integer], values: dict[str, Numbers]) -> list[dict[str, float]]:
+def _ranges(at: NDArray[np.integer], values: Numbers) -> list[dict[str, float]]:
     """Means over ranges of places with about as many tokens each."""
     order = np.argsort(at, kind="stable")
     return [
-        {"place": float(at[some].mean()), "tokens": len(some),
-         **{what: float(y[some].mean()) for what, y in values.items()}}
-        for some in np.array_split(order, min(_RANGES, len(order)) or 1) if len(some)
-    ]  # fmt: skip
+        {"place": float(at[some].mean()), "tokens": len(some), "mean": float(values[some].mean())}
+        for some in np.array_split(order, min(_RANGES, len(order)) or 1)
+        if len(some)
+    ]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from knnlm.components.knn import TargetVotes
+from knnlm.errors import KnnlmError
 from knnlm.evaluation import TauPoint, tau_sweep
 from knnlm.metrics import helping, perplexity
 from knnlm.mixture import fit_lambda, mix, oracle
@@ -53,7 +54,7 @@ class Bench:
         self._bases: dict[tuple[str, int | None], Base] = {}
         self._shared: dict[tuple[str, int | None], float] = {}
         self._teaching: dict[tuple[str, int | None], float] = {}
-        self.ensembles = EnsembleBench(workshop, self.base)
+        self.ensembles = EnsembleBench(workshop, self.base, self._best_votes)
         self.learned = LearnedBench(Apprentice(workshop, self._teacher_tau), self.base, self._best_votes)
 
     def measure(self, row: Row) -> dict[str, Any]:
@@ -193,11 +194,16 @@ class Bench:
         point = taus.best(base.valid, valid)
         gained = mix(base.test, test.logprobs(point.temperature), point.lam) - base.test
         whole = self.workshop.read(arm.lm, arm.step, "test")
-        return {"lm": self.workshop.about(arm.lm, arm.step), **located(m.test, whole, -base.test, gained)}
+        return {"lm": self.workshop.about(arm.lm, arm.step), **located(m.test, whole, gained)}
 
     def _reach(self, row: Reach) -> dict[str, Any]:
         model = self.workshop.model(*row.lm)
-        found = reachable_words(output_embedding(model.model).weight.detach().cpu().numpy())
+        head = output_embedding(model.model)
+        if getattr(head, "bias", None) is not None:
+            raise KnnlmError(
+                f"the output embedding of {row.of} has a bias: which words can be chosen is not known then"
+            )
+        found = reachable_words(head.weight.detach().cpu().numpy())
         missing = np.flatnonzero(~found.words)
         return {
             "lm": self.workshop.about(*row.lm), "words": len(found.words), "unreachable": len(missing),

@@ -14,9 +14,9 @@ from knnlm.components.embeddings import Embeddings
 from knnlm.components.single import Single
 from knnlm.learning.temperature import AtTau, at_best_taus, at_tau
 from knnlm.metrics import helping, perplexity
-from knnlm.mixture import fit_shares, mix, mix_all, oracle
+from knnlm.mixture import mix, oracle
 from knnlm.paper.apprentice import Apprentice, Taught
-from knnlm.paper.numbers import Base, Logs, Sums, base_numbers, or_none
+from knnlm.paper.numbers import Base, Logs, Sums, base_numbers, fitted_mixture, or_none
 from knnlm.paper.rows import Arm, Combined, Learned
 from knnlm.paper.workshop import Material
 from knnlm.states.store import states_of
@@ -85,12 +85,7 @@ class LearnedBench:
             for arm in row.neighbours:
                 for logs, votes in zip((valid, test), self.votes(arm, lms[name][0]), strict=True):
                     logs[name].append(votes)
-            shares = fit_shares(valid[name])
-            mixed = mix_all(test[name], shares)
-            record[name] = {
-                "shares": list(shares), "valid_ppl": perplexity(mix_all(valid[name], shares)),
-                "ppl": or_none(perplexity(mixed)),
-            }  # fmt: skip
+            record[name], mixed = fitted_mixture(valid[name], test[name])
             sums.add(name, mixed)
         return {**record, "documents": sums.found}
 

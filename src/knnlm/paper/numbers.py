@@ -4,12 +4,14 @@ For each document of the test text a record has the sum of log p under the base 
 so that any two rows can be compared by a paired bootstrap without going back to the tokens. Knows nothing of rows.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from knnlm.metrics import perplexity
+from knnlm.mixture import fit_shares, mix_all
 from knnlm.paper.calibrated import Calibration, calibrate, calibrated_logprobs
 from knnlm.paper.workshop import Material, Workshop
 
@@ -65,6 +67,18 @@ class Sums:
     def of(self, logprobs: Logs) -> list[float]:
         """Σ log p of each document."""
         return [round(float(total), 6) for total in np.bincount(self.documents, weights=logprobs)]
+
+
+def fitted_mixture(valid: Sequence[Logs], test: Sequence[Logs]) -> tuple[dict[str, Any], Logs]:
+    """Predictors mixed, all weights fitted together on validation text: the record, and log p of the test text."""
+    shares = fit_shares(valid)
+    mixed = mix_all(test, shares)
+    record = {
+        "shares": list(shares),
+        "valid_ppl": perplexity(mix_all(valid, shares)),
+        "ppl": or_none(perplexity(mixed)),
+    }
+    return record, mixed
 
 
 def or_none(value: float) -> float | None:

@@ -6,6 +6,7 @@ are resampled, and each document's sums are averaged over the seeds first. Wheth
 is decided for every word, so there is no interval. Knows records only.
 """
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -17,33 +18,34 @@ from knnlm.paper.scales import Scale
 
 MARGIN = 0.01
 _THIRDS = ("first", "last")
-_PLACES = {"window": "the context in the window", "document": "the place in the document"}
-_WHAT = {"loss": "the LM's loss", "gain": "what neighbours gain"}
+PLACES = {"window": "the context in the window", "document": "the place in the document"}
+QUANTITIES = {"loss": "the LM's loss", "gain": "what neighbours gain"}
 
 
 def place_findings(records: Records, scale: Scale) -> list[Finding]:
     """One for each place and quantity."""
     rows = [records[row.name]["results"] for row in ruled_out.location(scale).rows if row.name in records]
     found = []
-    for place, where in _PLACES.items():
-        each = [r[place]["thirds"] for r in rows if min(sum(r[place]["thirds"][t]["tokens"]) for t in _THIRDS) > 0]
-        for what, words in _WHAT.items() if each else ():
+    for (place, where), (what, words) in itertools.product(PLACES.items(), QUANTITIES.items()):
+        each = [r[place][what]["thirds"] for r in rows]
+        each = [thirds for thirds in each if min(sum(thirds[t]["tokens"]) for t in _THIRDS) > 0]
+        if each:
             claim = Claim(
                 name=f"{words} does not depend on {where}", says="As much in the last third of the places as in the "
                 "first.", where="appendix E.3", terms=(), sense="same", margin=MARGIN,
             )  # fmt: skip
-            seeds = tuple(float(np.expm1(_difference([thirds], what)[0])) for thirds in each)
-            value, draws = _difference(each, what)
+            seeds = tuple(float(np.expm1(_difference([thirds])[0])) for thirds in each)
+            value, draws = _difference(each)
             low, high = np.expm1(np.quantile(draws, [0.025, 0.975]))
             said = verdict(claim, float(low), float(high))
             found.append(Finding(claim, float(np.expm1(value)), float(low), float(high), seeds, said))
     return found
 
 
-def _difference(each: list[Any], what: str) -> tuple[float, Any]:
+def _difference(each: list[Any]) -> tuple[float, Any]:
     """Mean of the last third minus that of the first, in nats, and the same for documents drawn anew."""
     tokens, sums = ({t: np.mean([thirds[t][name] for thirds in each], axis=0) for t in _THIRDS}
-                    for name in ("tokens", what))  # fmt: skip
+                    for name in ("tokens", "sum"))  # fmt: skip
     value = sums["last"].sum() / tokens["last"].sum() - sums["first"].sum() / tokens["first"].sum()
     drawn = {t: bootstrap_means(sums[t], tokens[t]) for t in _THIRDS}  # the same draws of documents for both
     return float(value), drawn["last"] - drawn["first"]

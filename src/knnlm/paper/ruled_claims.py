@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from knnlm.paper.expected import printed_row, published
-from knnlm.paper.findings import OVER_CALIBRATED, Claim, Compared, Term, better, gain
+from knnlm.paper.findings import OVER, Claim, Compared, Term, better, gain
 from knnlm.paper.recipes.baselines import exactly, paper_arm
 from knnlm.paper.recipes.ensembling import two_stores, with_head, with_lms, with_one
 from knnlm.paper.recipes.ruled_out import by_choice, by_distance
@@ -17,7 +17,6 @@ from knnlm.paper.recipes.substitutes import STATES
 from knnlm.paper.rows import Listed
 from knnlm.paper.scales import Scale
 
-OVER = {"tuned": ("base", ""), "on_calibrated": ("calibrated", OVER_CALIBRATED)}
 Sense = Literal["more", "same", "no more"]
 
 

@@ -173,14 +173,16 @@ def _variants(
     dropout trained for `far` updates, long after its best; LMs with two and three embeddings a word, one that goes on
     from `main` without dropout for `memorised` updates, and two that learn from it."""
 
-    def without_dropout(name: str, keep: tuple[int, ...], begin: str | None = None) -> BaseLM:
-        free_of_it = replace(
-            base,
-            dropout=0.0,
-            attention_dropout=0.0,
-        )
-        preset = replace(free_of_it, name=f"{base.name}-{name}", steps=keep[-1], keep=keep)
-        return BaseLM(name, preset, begin=begin)
+    def without_dropout(name: str, keep: tuple[int, ...]) -> BaseLM:
+        free = replace(base, dropout=0.0, attention_dropout=0.0)
+        return BaseLM(name, replace(free, name=f"{base.name}-{name}", steps=keep[-1], keep=keep))
+
+    def memorising() -> BaseLM:
+        """Goes on from `main` without decay, at a quarter of its highest rate: at all of it, it would first become
+        another LM; at a tenth, with which `main` ended, it would not memorise within as many updates."""
+        lm = without_dropout("memorised", memorised)
+        preset = replace(lm.preset, lr=base.lr / 4, warmup=0, weight_decay=0.0)
+        return replace(lm, preset=preset, begin="main")
 
     def widened(rows: int) -> BaseLM:
         return BaseLM(f"{rows}V", replace(base, name=f"{base.name}-{rows}V", embeddings=rows, keep=()), seed=rows)
@@ -194,7 +196,7 @@ def _variants(
         *((without_dropout("overfitted", (far,)),) if far else ()),
         widened(2),
         widened(3),
-        without_dropout("memorised", memorised, begin="main"),
+        memorising(),
         BaseLM("taught-by-lm", replace(base, keep=()), seed=1, teacher="lm"),
         BaseLM("taught-by-knn-lm", replace(base, keep=()), seed=1, teacher="knn-lm"),
     )

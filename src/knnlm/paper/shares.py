@@ -6,6 +6,7 @@ Documents are drawn with replacement, the same draws above and below. Knows reco
 """
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +27,7 @@ NOT_MEASURED = Effect(math.nan, math.nan, math.nan)
 
 
 def share_of_gain(
-    records: Records, names: list[str], knn: str, field: str = "tuned", base: str = "base", whole: str | None = None
+    records: Records, names: Sequence[str], knn: str, field: str = "tuned", base: str = "base", whole: str | None = None
 ) -> Effect:
     """Of several seeds of one thing, averaged document by document; `field` and `base` as in the records' sums, `whole`
     the neighbours' field where it is another. No number where the neighbours may have gained nothing."""

@@ -5,7 +5,8 @@
 An unreachable word lies inside the convex hull of the others (Demeter et al., 2020). Decided for every word, not for a
 sample: most are shown to be reachable by a state that is found by a perceptron, all words at once; for each of the rest
 a linear programme finds such a state or shows that there is none, with only those words as constraints that matter.
-Words with equal rows take each other's place and count as unreachable. Knows nothing of LMs.
+"None" means none that leads by an angle of more than 1e-7: (W_v - W_u)·h ≤ 1e-7 for gaps of length one and |h| ≤ 1 in
+every coordinate. Words with equal rows take each other's place and count as unreachable. Knows nothing of LMs.
 """
 
 from typing import NamedTuple
@@ -14,9 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
+from knnlm.errors import KnnlmError
+
 _AT_ONCE = 1 << 25  # scores in memory
 _WORST = 64
-_TOLERANCE = 1e-7
+_ROUNDING = 1e-13  # of a sum of products, as a share of the lengths multiplied
+_ANGLE = 1e-7
 
 
 class Reachable(NamedTuple):
@@ -58,23 +62,26 @@ def _perceptron(rows: NDArray[np.float64], rounds: int) -> tuple[NDArray[np.floa
 def _rivals(
     rows: NDArray[np.float64], words: NDArray[np.integer], states: NDArray[np.float64]
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """The most probable other word at each word's state, and whether the word itself is clearly more probable."""
+    """The most probable other word at each word's state, and whether the word itself is more probable by more
+    than rounding could do (rows are no longer than one in any coordinate)."""
     scores = states @ rows.T
     own = scores[np.arange(len(words)), words].copy()
     scores[np.arange(len(words)), words] = -np.inf
     rival = scores.argmax(axis=1)
     best = scores[np.arange(len(words)), rival]
-    size = np.abs(states).max(axis=1)
-    return rival, own - best > _TOLERANCE * np.maximum(size, 1e-300)
+    return rival, own - best > _ROUNDING * rows.shape[1] * np.linalg.norm(states, axis=1)
 
 
 def _programme(rows: NDArray[np.float64], word: int, state: NDArray[np.float64]) -> bool:
-    """max t with (W_v - W_u)·h ≥ t for some words u and |h| ≤ 1, more words added until they decide.
+    """max t with g_u·h ≥ t for some words u, g_u = (W_v - W_u)/‖W_v - W_u‖ and |h| ≤ 1, words added until they decide.
 
     If t is zero even for these, no state does it; if the state found is right for all words, one does.
     """
-    gaps = rows[word] - rows
-    gaps = np.delete(gaps, word, axis=0)
+    gaps = np.delete(rows[word] - rows, word, axis=0)
+    sizes = np.linalg.norm(gaps, axis=1, keepdims=True)
+    if not sizes.all():
+        return False  # another word has the same row
+    gaps = gaps / sizes
     width = rows.shape[1]
     chosen = np.argsort(gaps @ state)[: 2 * width]
     objective = np.append(np.zeros(width), -1.0)
@@ -82,12 +89,16 @@ def _programme(rows: NDArray[np.float64], word: int, state: NDArray[np.float64])
     while True:
         constraints = np.column_stack([-gaps[chosen], np.ones(len(chosen))])
         solved = linprog(objective, A_ub=constraints, b_ub=np.zeros(len(chosen)), bounds=bounds, method="highs")
-        margin = float(solved.x[-1])
-        if margin <= _TOLERANCE:
+        if solved.x is None:
+            raise KnnlmError(f"the linear programme of word {word} was not solved ({solved.message}): report it")
+        if float(solved.x[-1]) <= _ANGLE:
             return False
         lead = gaps @ solved.x[:-1]
-        wrong = np.flatnonzero(lead <= _TOLERANCE)
+        wrong = np.flatnonzero(lead <= _ANGLE)
         if not len(wrong):
             return True
         worst = wrong[np.argsort(lead[wrong])[:_WORST]]
-        chosen = np.union1d(chosen, worst)
+        more = np.union1d(chosen, worst)
+        if len(more) == len(chosen):  # the solver's own tolerance: what it holds for right is not above ours
+            return False
+        chosen = more

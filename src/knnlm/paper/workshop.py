@@ -128,9 +128,10 @@ class Workshop:
             self.training += time.monotonic() - began
         return load_model(path if step is None else path / CHECKPOINTS / str(step))
 
-    def about(self, name: str, step: int | None) -> dict[str, float]:
-        """What is known of an LM and its training; perplexities are those of the updates before `step` (dropout on)
-        and of the validation text that training looked at."""
+    def about(self, name: str, step: int | None) -> dict[str, float | None]:
+        """What is known of an LM and its training; perplexities are those of the updates before `step` (with whatever
+        dropout it has; none of an LM that learned from soft labels) and of the validation text that training looked
+        at."""
         if self.scale.other(name) is not None:
             return {"parameters": sum(p.numel() for p in self.model(name, step).model.parameters())}
         record = read_json(self.folder / "lm" / name / RECORD)
@@ -139,7 +140,7 @@ class Workshop:
         return {
             "parameters": record["trained"]["parameters"], "width": record["preset"]["width"],
             "train_tokens": record["trained"]["train_tokens"], "steps": record["trained"]["steps"], "step": at,
-            "train_ppl": math.exp(point["train_loss"]),
+            "train_ppl": math.exp(point["train_loss"]) if self.scale.lm(name).teacher is None else None,
             "valid_ppl": math.exp(point["valid_loss"]),
         }  # fmt: skip
 

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from knnlm.report.formats import NBSP, signed
+
 _LONG = 36  # characters; effects with their intervals are shorter
 
 
@@ -39,10 +41,7 @@ class Section(NamedTuple):
 
 def percent(value: float, digits: int = 1) -> str:
     """A share as a signed percentage, with a real minus."""
-    text = f"{100 * value:+.{digits}f}"
-    if float(text) == 0:
-        text = text.lstrip("+-")
-    return text.replace("-", "−") + "\u00a0%"
+    return f"{signed(100 * value, digits)}{NBSP}%"
 
 
 def interval(low: float, high: float, digits: int = 1) -> str:
@@ -52,7 +51,7 @@ def interval(low: float, high: float, digits: int = 1) -> str:
 
 def effect(value: float, unit: str) -> str:
     """A share as a percentage, a slope as a number."""
-    return percent(value) if unit == "%" else f"{value:+.4f}".replace("-", "−")
+    return percent(value) if unit == "%" else signed(value, 4)
 
 
 def number(value: float | None, digits: int = 2) -> str:

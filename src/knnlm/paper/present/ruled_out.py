@@ -3,21 +3,21 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
 from knnlm.paper.expected import published
-from knnlm.paper.findings import Finding, Records, Verdict
+from knnlm.paper.findings import OVER_CALIBRATED, Finding, Records, Verdict
+from knnlm.paper.place_findings import PLACES, QUANTITIES
 from knnlm.paper.present.content import Figure, Table, number, percent
 from knnlm.paper.present.figures import Line, plot, series
 from knnlm.paper.present.tables import changes
 from knnlm.paper.present.words import numbers
 from knnlm.paper.recipes import ensembling, ruled_out
 from knnlm.paper.rows import Ensemble, Listed
-from knnlm.paper.ruled_claims import OVER
 from knnlm.paper.scales import Scale
+from knnlm.report.formats import signed
 from knnlm.report.svg import INK, drawing
-
-_OVER = OVER["on_calibrated"][1]
 
 
 def listed_table(records: Records, rows: Sequence[Any]) -> Table:
@@ -58,7 +58,7 @@ def ensembles_table(records: Records, rows: Sequence[Any], label: str = "") -> T
         r = records[row.name]["results"]
         one = r["others"][0] if len(r["others"]) == 1 and not row.neighbours else None
         cells.append((
-            members(row), number(one["train_ppl"], 1) if one else "", number(one["ppl"]) if one else "",
+            members(row), number(one["train_ppl"], 1) if one and one["train_ppl"] is not None else "", number(one["ppl"]) if one else "",
             number(one["calibrated_ppl"]) if one else "",
             " / ".join(f"{s:.2f}" for s in r["tuned"]["shares"]), number(r["tuned"]["ppl"]),
             changes(r, r["tuned"]["ppl"])[0], number(r["on_calibrated"]["ppl"]),
@@ -102,7 +102,11 @@ def ensembles_figure(records: Records, scale: Scale) -> Figure | None:
         "Test perplexity against the number of components: K LMs, or K−1 LMs with the neighbours of the first; LMs as "
         "they are, and each calibrated."
     )
-    return plot("ensembles", caption, lines, "components K")
+
+    def whole(axes: Axes) -> None:
+        axes.set_xticks(range(1, most + 3))
+
+    return plot("ensembles", caption, lines, "components K", also=whole)
 
 
 def _of_ensemble(records: Records, scale: Scale, row: Ensemble, field: str) -> float | None:
@@ -121,8 +125,8 @@ def location_figure(records: Records, scale: Scale) -> Figure | None:
     r = records[row.name]["results"]
     caption = (
         "The LM's loss and what neighbours gain (nats per token) against the tokens of context in the window (behind a "
-        f"document's first window) and against the place in the document, up to the {_last(r):,}th token, where test "
-        "documents are cut; each point is the mean over a sixteenth of the tokens."
+        f"document's first window) and against the place in the document{_cut(scale)}; each point is the mean over a "
+        "sixteenth of the tokens: of all for the loss, of those that were searched for for the gain."
     )
 
     def draw(canvas: Canvas) -> None:
@@ -132,8 +136,8 @@ def location_figure(records: Records, scale: Scale) -> Figure | None:
         ):
             for line, what in enumerate(("loss", "gain")):
                 axes = grid[line][column]
-                points = r[place]["ranges"]
-                series(axes, line, Line("", [p["place"] for p in points], [p[what] for p in points]))
+                points = r[place][what]["ranges"]
+                series(axes, line, Line("", [p["place"] for p in points], [p["mean"] for p in points]))
                 axes.set_title(f"{'loss of the LM' if what == 'loss' else 'gain of neighbours'}, nats", fontsize=9.5)
                 axes.grid(color=INK, alpha=0.12, linewidth=0.6)
             grid[1][column].set_xlabel(label)
@@ -141,9 +145,26 @@ def location_figure(records: Records, scale: Scale) -> Figure | None:
     return Figure("location", caption, drawing("location", caption, (7.0, 4.8), draw))
 
 
-def _last(r: Any) -> int:
-    """About where the last of the places are."""
-    return round(r["document"]["ranges"][-1]["place"])
+def location_table(records: Records, scale: Scale) -> Table:
+    """Correlations of loss and gain with the place, token by token."""
+    cells = []
+    for row in ruled_out.location(scale).rows:
+        for place, where in PLACES.items() if row.name in records else ():
+            each = [(words, records[row.name]["results"][place][what]) for what, words in QUANTITIES.items()]
+            cells += [
+                (f"{row.lm[0]}: {words} and {where}", f"{r['tokens']:,}", signed(r["r"], 3),
+                 f"{signed(r['low'], 3)} to {signed(r['high'], 3)}")
+                for words, r in each if "r" in r
+            ]  # fmt: skip
+    note = (
+        "Pearson's r over tokens, documents resampled for the interval. In the window: of tokens behind a document's "
+        "first window."
+    )
+    return Table(("of", "tokens", "correlation", "95 %"), tuple(cells), note)
+
+
+def _cut(scale: Scale) -> str:
+    return f", of which the first {scale.eval_characters:,} characters are used" if scale.eval_characters else ""
 
 
 def reach_table(records: Records, scale: Scale) -> Table:
@@ -160,21 +181,21 @@ def reach_table(records: Records, scale: Scale) -> Table:
 
 HYPOTHESES: tuple[tuple[str, str, str], ...] = (
     ("Two metrics, IP and L2, are better than one", "L2 and IP differ little, exact search (each at its own τ)", ""),
-    ("… L2 to the output embedding helps by itself", "retrieved words by their L2 to W_sm do not help (att)", _OVER),
-    ("A sparse distribution helps by itself", "the LM's own {k} likeliest words do not help", _OVER),
+    ("… L2 to the output embedding helps by itself", "retrieved words by their L2 to W_sm do not help (att)", OVER_CALIBRATED),
+    ("A sparse distribution helps by itself", "the LM's own {k} likeliest words do not help", OVER_CALIBRATED),
     ("It is which words are retrieved, not how near",
-     "neighbours beat their words without their distances (each once)", _OVER),
+     "neighbours beat their words without their distances (each once)", OVER_CALIBRATED),
     ("Neighbours help where there is little context",
      "what neighbours gain does not depend on the context in the window", ""),
     ("Neighbours help early or late in a document",
      "what neighbours gain does not depend on the place in the document", ""),
     ("The LM cannot choose some words", "every word can be the most probable one (main)", ""),
-    ("It is an ensemble of models", "{fewer} LMs with neighbours beat {lms} LMs", _OVER),
-    ("… to which neighbours add nothing", "neighbours still help {lms} LMs", _OVER),
-    ("It memorises the training text", "a memorising LM does not help ({step:,} updates further)", _OVER),
-    ("… and helps as any second LM does", "a memorising LM helps less than a second LM", _OVER),
-    ("It is soft labels", "an LM taught by the LM does not help", _OVER),
-    ("… beyond what any second LM does", "an LM taught by the LM is no better than one taught by the text", _OVER),
+    ("It is an ensemble of models", "{fewer} LMs with neighbours beat {lms} LMs", OVER_CALIBRATED),
+    ("… to which neighbours add nothing", "neighbours still help {lms} LMs", OVER_CALIBRATED),
+    ("It memorises the training text", "a memorising LM does not help ({step:,} updates further)", OVER_CALIBRATED),
+    ("… and helps as any second LM does", "a memorising LM helps less than a second LM", OVER_CALIBRATED),
+    ("It is soft labels", "an LM taught by the LM does not help", OVER_CALIBRATED),
+    ("… beyond what any second LM does", "an LM taught by the LM is no better than one taught by the text", OVER_CALIBRATED),
     ("Learning by the loss of the mixture helps",
      "the interpolated loss does not beat the LM (att, one embedding a word) (τ = 1)",
      "the interpolated loss does not beat the calibrated LM (att, one embedding a word)"),
@@ -196,7 +217,7 @@ def hypotheses_table(named: Mapping[str, Finding], records: Records, scale: Scal
         name, same = pattern.format(**filled, k=plain), pattern.format(**filled, k=calibrated)
         if (first := named.get(name)) is None:
             continue
-        second = named.get(same + over if over == _OVER else over) if over else None
+        second = named.get(same + over if over == OVER_CALIBRATED else over) if over else None
         verdict, effect = _told(second) if second else ("", "")
         rows.append((hypothesis, f"“{name}”", *_told(first), verdict,
                      effect if same == name or not effect else f"{effect}, with {calibrated:,}"))  # fmt: skip

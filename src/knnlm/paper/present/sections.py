@@ -56,7 +56,7 @@ def ruled_out_sections(records: Records, scale: Scale, found: Findings) -> list[
                 [tables.findings_table(measured(found.ruled_out))]),
         Section("Another metric, or a sparse list of words",
                 [present.listed_table(records, (*ruled_out.metric(scale).rows, *ruled_out.sparsity(scale).rows))]),
-        Section("The place in the text", placed),
+        Section("The place in the text", [*placed, present.location_table(records, scale)]),
         Section("Words that cannot be chosen", [present.reach_table(records, scale)]),
         Section("Several LMs",
                 [*drawn, present.ensembles_table(records, ensembling.ensembles(scale).rows, "tab:ensembling")]),

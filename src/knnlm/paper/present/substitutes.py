@@ -11,7 +11,7 @@ import numpy as np
 
 from knnlm.learning.substitutes import NOISE
 from knnlm.paper.expected import Published, published
-from knnlm.paper.findings import Records, with_seed
+from knnlm.paper.findings import OVER, Records, with_seed
 from knnlm.paper.learned_claims import describe
 from knnlm.paper.present.content import Figure, Table, number, percent
 from knnlm.paper.present.figures import Line, plot
@@ -115,17 +115,14 @@ def _line(records: Records, scale: Scale, row: Substitute) -> tuple[str, ...] | 
     one: list[Any] = [r["as_learned"] for r in each if "as_learned" in r]
     ppls = [at["ppl"] for at in tuned]
     mean = _mean(ppls)
-    knn = exactly(paper_arm(scale)).name
     search = " + store" if isinstance(row, Combined) and row.neighbours else ""
-    shares = [share_of_gain(records, names, knn, f, b) for f, b in (("tuned", "base"), ("on_calibrated", "calibrated"))]
     return (
         words(row), f"{learned['widths']:.2f}{search}", f"{learned['multiplications']:,}{search}",
         number(_mean([at["alone_ppl"] for at in one])) if one else "",
         f"{np.mean([at['lambda'] for at in one]):.3f}" if one else "",
         number(_mean([at["ppl"] for at in one])) if one else "", number(mean),
         f"{number(min(ppls))} to {number(max(ppls))}" if len(ppls) > 1 and mean is not None else "",
-        changes(each[0], mean)[0],
-        *(share_text(s) for s in shares),
+        changes(each[0], mean)[0], *_shares(records, scale, names),
         number(float(np.mean([at["oracle"] for at in one]))) if one else "",
         f"{np.mean([at['helping'] for at in one]):.3f}" if one else "",
         "" if learned.get("alike") is None else f"{learned['alike']:.3f}",
@@ -137,6 +134,12 @@ def _mean(values: Sequence[float | None]) -> float | None:
     """None, which stands for infinity, where one of them is."""
     known = [value for value in values if value is not None]
     return float(np.mean(known)) if known and len(known) == len(values) else None
+
+
+def _shares(records: Records, scale: Scale, names: Sequence[str]) -> list[str]:
+    """Of what exact search on att gains, over the LM and over the calibrated LM."""
+    knn = exactly(paper_arm(scale)).name
+    return [share_text(share_of_gain(records, names, knn, field, base)) for field, (base, _) in OVER.items()]
 
 
 def share_text(found: Effect) -> str:
@@ -162,15 +165,13 @@ def _neighbours(records: Records, scale: Scale, arm: Arm) -> tuple[str, ...] | N
     """The line of an exact search, beside what is to stand in its place."""
     if arm.name not in records:
         return None
-    r, knn = records[arm.name]["results"], exactly(paper_arm(scale)).name
+    r = records[arm.name]["results"]
     shape = scale.shape(arm.lm)
     cost, mean = r["rows"] * shape.width, r["tuned"]["ppl"]
-    shares = [share_of_gain(records, [arm.name], knn, f, b)
-              for f, b in (("tuned", "base"), ("on_calibrated", "calibrated"))]  # fmt: skip
     shown = (
         f"neighbours ({arm.state}, exact search)", f"{cost / (shape.vocab_size * shape.width):.2f}", f"{cost:,}",
         number(r["tau_1"]["component_ppl"]), f"{r['tau_1']['lambda']:.3f}", number(r["tau_1"]["ppl"]), number(mean), "",
-        changes(r, mean)[0], *(share_text(s) for s in shares), number(r["tau_1"]["oracle"]),
+        changes(r, mean)[0], *_shares(records, scale, [arm.name]), number(r["tau_1"]["oracle"]),
         f"{r['tau_1']['helping']:.3f}",
     )  # fmt: skip
     return (*shown, *[""] * (len(COLUMNS) - len(shown)))

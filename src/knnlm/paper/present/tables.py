@@ -229,30 +229,31 @@ def units_table(records: Records, scale: Scale) -> Table:
 
 def lms_table(records: Records) -> Table:
     """Every base LM and checkpoint that a row used."""
-    seen: dict[tuple[str, int, str], tuple[str, ...]] = {}
-    for other in (o for r in records.values() for o in r["results"].get("others", [])):
-        seen[other["name"], other["step"], ""] = (
-            other["name"], f"{other['parameters'] / 1e6:.2f}M", f"{other['step']:,} of {other['steps']:,}",
-            number(other["train_ppl"], 1), number(other["valid_ppl"], 1), number(other["ppl"], 1),
-            number(other["calibrated_ppl"], 1), "", "",
-        )  # fmt: skip
+    lms: dict[tuple[str, int, bool], dict[str, Any]] = {}
     for record in records.values():
-        if record["kind"] != "evaluate":
-            continue
-        arm, lm, base = record["what"]["arm"], record["results"]["lm"], record["results"]["base"]
-        best = "" if arm["step"] is not None else " (best on validation)"
+        r = record["results"]
+        for other in r.get("others", []):
+            lms[other["name"], other["step"], other["kept"] is None] = other
+        if record["kind"] == "evaluate":
+            arm, base, lm = record["what"]["arm"], r["base"], r["lm"]
+            lms[arm["lm"], lm.get("step", 0), arm["step"] is None] = {**base, **lm, "name": arm["lm"]}
+    rows = []
+    for (name, _, best), lm in sorted(lms.items()):
         trained = ("", "", "")
         if "step" in lm:
-            trained = (f"{lm['step']:,} of {lm['steps']:,}{best}", number(lm["train_ppl"], 1),
-                       number(lm["valid_ppl"], 1))  # fmt: skip
-        seen[arm["lm"], lm.get("step", 0), best] = (
-            arm["lm"], f"{lm['parameters'] / 1e6:.2f}M", *trained, number(base["ppl"], 1),
-            number(base["calibrated_ppl"], 1), f"{base['calibrated_temperature']:.2f}",
-            f"{base['calibrated_share']:.3f}",
-        )  # fmt: skip
+            update = f"{lm['step']:,} of {lm['steps']:,}" + (" (best on validation)" if best else "")
+            trained = (
+                update,
+                "" if lm["train_ppl"] is None else number(lm["train_ppl"], 1),
+                number(lm["valid_ppl"], 1),
+            )
+        rows.append((
+            name, f"{lm['parameters'] / 1e6:.2f}M", *trained, number(lm["ppl"], 1), number(lm["calibrated_ppl"], 1),
+            f"{lm['calibrated_temperature']:.2f}", f"{lm['calibrated_share']:.3f}",
+        ))  # fmt: skip
     columns = ("LM", "parameters", "update", "training PPL", "validation PPL", "test PPL", "calibrated", "its T",
                "its unigram share")  # fmt: skip
-    return Table(columns, tuple(seen[key] for key in sorted(seen)))
+    return Table(columns, tuple(rows))
 
 
 def _overlap(at: Any, reference: Any, tokens: int) -> str:

@@ -41,6 +41,8 @@ def location(scale: Scale) -> Recipe:
 
 
 def stolen(scale: Scale) -> Recipe:
-    """E.4: the main LM, its other seeds, and other widths."""
-    rows = tuple(Reach(lm) for lm in dict.fromkeys((*scale.seeds, *scale.widths)))
+    """E.4: the main LM, its other seeds, and narrower LMs, whose words have less room."""
+    main = scale.shape("main").width
+    narrower = (lm for lm in scale.widths if scale.shape(lm).width < main)
+    rows = tuple(Reach(lm) for lm in (*scale.seeds, *narrower))
     return Recipe("stolen", "Stolen probabilities", ("app:stolen_prob", "app:failed"), rows)
