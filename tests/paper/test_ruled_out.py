@@ -202,14 +202,15 @@ def test_lms_begin_and_learn_as_they_say(smoke: Smoke) -> None:
     folder, found = smoke.folder / "work", texts(smoke.scale, None)
     workshop = Workshop(smoke.scale, found, folder, {}, soft_labels)
     main = workshop.model("main", None)
-    for name, given in {
+    lessons: dict[str, dict[str, object]] = {
         "memorised": {"begin": main.fingerprint},
         "taught-by-lm": {"teacher": soft_labels(workshop, "lm").describe()},
         "taught-by-knn-lm": {"teacher": soft_labels(workshop, "knn-lm").describe()},
-    }.items():
+    }
+    for name, lesson in lessons.items():
         lm = smoke.scale.lm(name)
         wanted = {"preset": lm.preset.settings(), "seed": lm.seed, "train": found.train.describe(),
-                  "valid": found.stop.describe(), **given}  # fmt: skip
+                  "valid": found.stop.describe(), **lesson}  # fmt: skip
         assert read_json(folder / "lm" / name / RECORD)["recipe"] == fingerprint(wanted)
 
 

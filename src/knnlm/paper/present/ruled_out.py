@@ -58,8 +58,8 @@ def ensembles_table(records: Records, rows: Sequence[Any], label: str = "") -> T
         r = records[row.name]["results"]
         one = r["others"][0] if len(r["others"]) == 1 and not row.neighbours else None
         cells.append((
-            members(row), number(one["train_ppl"], 1) if one and one["train_ppl"] is not None else "", number(one["ppl"]) if one else "",
-            number(one["calibrated_ppl"]) if one else "",
+            members(row), number(one["train_ppl"], 1) if one and one["train_ppl"] is not None else "",
+            number(one["ppl"]) if one else "", number(one["calibrated_ppl"]) if one else "",
             " / ".join(f"{s:.2f}" for s in r["tuned"]["shares"]), number(r["tuned"]["ppl"]),
             changes(r, r["tuned"]["ppl"])[0], number(r["on_calibrated"]["ppl"]),
             changes(r, r["on_calibrated"]["ppl"])[1], number(one["oracle"]) if one else "",
