@@ -14,7 +14,10 @@ _PLACE = re.compile(r"(<!-- answer: [^>]*-->\n).*?(<!-- end of answer -->)", re.
 def with_answer(text: str) -> str:
     """A README's text with the answer as it is now."""
     answer = readme(ROOT / RESULTS, LAPTOP_SCALE, f"{RESULTS}/figures")
-    return _PLACE.sub(lambda found: f"{found[1]}\n{answer}\n{found[2]}", text)
+    found, times = _PLACE.subn(lambda place: f"{place[1]}\n{answer}\n{place[2]}", text)
+    if times != 1:
+        raise ValueError(f"the README has {times} places for the answer, not one: mark it by two comments")
+    return found
 
 
 if __name__ == "__main__":

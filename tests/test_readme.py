@@ -49,6 +49,22 @@ def test_the_answer_is_what_the_committed_records_say() -> None:
     from docs.readme import with_answer
 
     assert with_answer(README) == README, "run 'make readme'"
+    with pytest.raises(ValueError, match="0 places for the answer"):
+        with_answer("# knnlm")
+
+
+def test_the_prediction_looked_at_is_one_of_the_guide() -> None:
+    shown = re.search(r"```text\n(⟦.*?)```", README, re.DOTALL)
+    assert shown
+    assert shown[1] in (ROOT / "docs" / "adapt.md").read_text()
+    lm, knn = (float(x) for x in re.findall(r"(?:LM|kNN) (0\.\d+)", shown[1])[:2])
+    said = re.search(r"λ = (0\.\d+): (0\.\d+) · (0\.\d+) \+ (0\.\d+) · (0\.\d+) = (0\.\d+)", README)
+    assert said
+    lam, rest, a, again, b, total = (float(x) for x in said.groups())
+    assert rest == pytest.approx(1 - lam)
+    assert (a, again, b) == (lm, lam, knn)
+    assert total == pytest.approx((1 - lam) * lm + lam * knn, abs=1e-3)
+    assert f"P {total}" in shown[1]
 
 
 def test_the_table_is_what_the_committed_run_says() -> None:

@@ -68,6 +68,17 @@ def test_an_interrupted_lesson_goes_on_and_ends_the_same(
     assert weights(tmp_path / "cut") == weights(tmp_path / "whole")
 
 
+def test_a_beginning_that_does_not_fit_is_refused_in_a_sentence(tmp_path: Path, prose: Texts) -> None:
+    prose.into(tmp_path / "first")
+    first = load_model(tmp_path / "first")
+    wider = dataclasses.replace(TINY, width=2 * TINY.width)
+    with pytest.raises(KnnlmError, match="first has another shape than preset"):
+        train(prose.train, prose.valid, wider, tmp_path / "wider", begin=first)
+    fewer = dataclasses.replace(TINY, vocab_size=TINY.vocab_size - 20)
+    with pytest.raises(KnnlmError, match="first reads text as other tokens: begin with a model"):
+        train(prose.train, prose.valid, fewer, tmp_path / "fewer", begin=first)
+
+
 def test_another_beginning_is_another_run(tmp_path: Path, prose: Texts) -> None:
     prose.into(tmp_path / "first")
     with pytest.raises(KnnlmError, match="another"):

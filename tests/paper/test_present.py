@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from knnlm.files import read_json
-from knnlm.paper.present import answer, figures, regimes, ruled_out, shares
+from knnlm.paper.present import figures, reasons, regimes, ruled_out, shares
 from knnlm.paper.present.making import times
 from knnlm.paper.present.report import FIGURES, MARKDOWN, PAGE, content, render
 from knnlm.paper.recipes import chosen, recipes
@@ -71,7 +71,7 @@ def test_markdown_tables_have_as_many_cells_in_every_line(smoke: Smoke) -> None:
 
 @pytest.mark.parametrize("name", [recipe.name for recipe in recipes(SMOKE_SCALE)])
 def test_the_rows_of_any_recipe_make_a_report(smoke: Smoke, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (figures, regimes, shares, answer, ruled_out):
+    for module in (figures, regimes, shares, reasons, ruled_out):
         monkeypatch.setattr(module, "drawing", lambda *_: "<svg/>")  # what is drawn is tested elsewhere
     (recipe,) = chosen(smoke.scale, [name])
     some = {row.name: smoke.records[row.name] for row in recipe.rows}

@@ -39,7 +39,7 @@ FIGURES = {
 APPENDICES = {
     "app:generalization-knnlm", "app:detail_result_increasing_nv", "app:bottleneck-detail", "appendix C.1",
     "appendix C.2", "appendix C.3", "app:wordanalysis", "app:failed", "app:dist_metric",
-    "app:sparsification", "appendix E.3", "app:stolen_prob", "app:ensembling",
+    "app:sparsification", "appendix E.3", "app:stolen_prob", "app:ensembling", "appendix E.6",
     "app:overfitting", "app:soft_label", "app:interpolated_loss",
 }  # fmt: skip
 NO_EXPERIMENT = {"fig:overview"}  # a drawing of the method
@@ -148,6 +148,8 @@ def test_the_list_covers_the_paper(capsys: pytest.CaptureFixture[str]) -> None:
     listed = json.loads(capsys.readouterr().out)["recipes"]
     assert {label for entry in listed for label in entry["labels"]} == (TABLES | FIGURES | APPENDICES) - NO_EXPERIMENT
     assert len({entry["name"] for entry in listed}) == len(listed)
+    for scale in SCALES.values():
+        assert all(recipe.rows for recipe in recipes(scale) if recipe.labels), scale.name
 
 
 def test_a_label_names_its_recipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,7 +22,7 @@ from knnlm.lm.documents import Source
 from knnlm.lm.load import LanguageModel
 from knnlm.lm.presets import Preset, new_model
 from knnlm.lm.quiet import no_library_bars
-from knnlm.lm.tokenizer import token_stream, train_tokenizer
+from knnlm.lm.tokenizer import token_stream, tokenizer_fingerprint, train_tokenizer
 from knnlm.progress import Meter, say
 
 RECORD = "training.json"
@@ -94,9 +94,19 @@ def train(
         torch.manual_seed(seed)
         model = new_model(preset, len(tokenizer), tokenizer.bos_token_id)
         if begin is not None:
-            model.load_state_dict(begin.model.state_dict())
+            _begin(model, tokenizer, begin, preset)
         state = _run(model, batches, valid, preset, seed, teacher, out, recipe, save_every, progress)
         return _finish(model, state, batches, preset, seed, out, recipe)
+
+
+def _begin(model: Any, tokenizer: Any, begin: LanguageModel, preset: Preset) -> None:
+    """Take over the weights of a model that reads the same tokens and has the same shape."""
+    if tokenizer_fingerprint(tokenizer) != begin.tokenizer_fingerprint:
+        raise KnnlmError(f"{begin.source} reads text as other tokens: begin with a model that was trained on this text")
+    try:
+        model.load_state_dict(begin.model.state_dict())
+    except RuntimeError as error:
+        raise KnnlmError(f"{begin.source} has another shape than preset {preset.name}: begin with one of it") from error
 
 
 def learning_rate(step: int, preset: Preset) -> float:

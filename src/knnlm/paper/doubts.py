@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 from knnlm.paper.claims import FIELDS, ratio
-from knnlm.paper.expected import published
+from knnlm.paper.expected import printed_row, published
 from knnlm.paper.findings import OVER, OVER_CALIBRATED, Claim, better, gain, less
 from knnlm.paper.recipes.audit import paper_share
 from knnlm.paper.recipes.baselines import exactly, paper_arm
 from knnlm.paper.recipes.substitutes import STATES
-from knnlm.paper.rows import Unmasked
+from knnlm.paper.rows import Learned, Unmasked
 from knnlm.paper.scales import Scale
 
 
@@ -68,7 +68,8 @@ def all_beat_nearest(scale: Scale, state: str, over: str = "") -> str:
 
 def audit(scale: Scale) -> tuple[Claim, ...]:
     """Of the paper's code: each asks whether a confound moves the numbers."""
-    return (*_temperature(scale), *_zeros(scale), *_split(scale), *_sign(scale), *_precision(scale), *_norm(scale))
+    return (*_temperature(scale), *_zeros(scale), *_split(scale), *_sign(scale), *_learned(scale), *_precision(scale),
+            *_norm(scale))  # fmt: skip
 
 
 def _zeros(scale: Scale) -> list[Claim]:
@@ -118,6 +119,21 @@ def _sign(scale: Scale) -> list[Claim]:
               says="F4: the wrong sign alone gives the paper's order.", terms=better(ffn, committed, field),
               paper=ratio("tab:knn_baselines", right, ffn))
         for field in ("tau_1", "shared")
+    ]  # fmt: skip
+
+
+def learned_alike(scale: Scale) -> str:
+    """The name of a claim about embeddings of one recipe."""
+    return f"{scale.learning.sizes[-1]} embeddings a word are as good as one by the same recipe (each at its own τ)"
+
+
+def _learned(scale: Scale) -> list[Claim]:
+    most, theirs = scale.learning.sizes[-1], (printed_row("tab:softmax_bottleneck", key="att", size=n) for n in (9, 1))
+    many, one = (row.change for row in theirs)
+    return [
+        Claim(name=learned_alike(scale), where="audit F5", sense="same",
+              says="F5: the paper's loss is one of recipes that differ.", paper=(1 + one) / (1 + many) - 1,
+              terms=better(Learned(size=most), Learned(), "tuned"))
     ]  # fmt: skip
 
 

@@ -3,8 +3,9 @@
     loss = -Σ_w q(w) log p(w)          q = (1-λ)·softmax(W_sm·h_sm) + λ·p_kNN
 
 (appendix E.6.2, which has the first alone.) h_sm is read from the store, so the teacher's body is not run again;
-neighbours are those of other documents, with the λ and τ that are best on validation text for exact search on att. The
-first token of a document, which nothing predicts, is left out. Knows nothing of the loop that learns.
+neighbours are those of other documents, with the λ and τ that are best on validation text for exact search on att, and
+p_kNN holds their likeliest words only (learning/soft.py). The first token of a document, which nothing predicts, is
+left out. Knows nothing of the loop that learns.
 """
 
 from collections.abc import Callable, Sequence

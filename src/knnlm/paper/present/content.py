@@ -1,23 +1,30 @@
 """The content of a report, before it is Markdown or HTML: sections of paragraphs, tables and figures. Plain data."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from knnlm.report.formats import NBSP, signed
 
+Kind = Literal["sentences", "words", "numbers"]
 _LONG = 36  # characters; effects with their intervals are shorter
 
 
 class Table(NamedTuple):
-    """Cells as text. The first column holds names, the others numbers or, where one is long, words."""
+    """Cells as text. The first column holds names, the others numbers or words."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     note: str = ""
 
-    def of_words(self) -> list[bool]:
-        """Which columns hold words."""
-        return [place == 0 or any(len(row[place]) > _LONG for row in self.rows) for place in range(len(self.columns))]
+    def kinds(self) -> list[Kind]:
+        """What each column holds: sentences, single words (such as verdicts) or numbers."""
+        return [self._kind(place) for place in range(len(self.columns))]
+
+    def _kind(self, place: int) -> Kind:
+        cells = [row[place] for row in self.rows]
+        if place == 0 or any(len(cell) > _LONG for cell in cells):
+            return "sentences"
+        return "numbers" if any(c.isdigit() or c == "∞" for cell in cells for c in cell) else "words"
 
 
 class Figure(NamedTuple):

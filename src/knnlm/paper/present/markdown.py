@@ -29,7 +29,10 @@ def body(sections: Sequence[Section], figures: str, heading: str) -> str:
 
 
 def _table(table: Table) -> str:
-    lines = [_line(table.columns), "|" + "|".join("---" if words else "---:" for words in table.of_words()) + "|"]
+    lines = [
+        _line(table.columns),
+        "|" + "|".join("---:" if kind == "numbers" else "---" for kind in table.kinds()) + "|",
+    ]
     return "\n".join([*lines, *(_line(row) for row in table.rows)])
 
 

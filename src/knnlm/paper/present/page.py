@@ -19,19 +19,24 @@ p { max-width: 46rem; } nav ul { columns: 2; padding-left: 1.1rem; font-size: .9
 .scroll { overflow-x: auto; margin: 1rem 0; } table { border-collapse: collapse; font-size: .84rem; }
 th, td { padding: .28rem .55rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line);
   font-variant-numeric: tabular-nums; }
-th.words, td.words { text-align: left; white-space: normal; min-width: 13rem; }
+th { white-space: normal; vertical-align: bottom; } .words, .sentences { text-align: left; }
+.sentences { white-space: normal; min-width: 12rem; } .interval { color: var(--soft); font-size: .92em; }
 th { position: sticky; top: 0; background: var(--paper); font-weight: 600; }
 tbody tr:nth-child(even) { background: var(--band); }
 .holds { color: var(--good); font-weight: 600; } .fails { color: var(--bad); font-weight: 600; }
 .open { color: var(--soft); font-weight: 600; }
-figure { margin: 1.2rem 0; max-width: 44rem; } figcaption, .note { color: var(--soft); font-size: .88rem; }
-svg.plot { width: 100%; height: auto; } code { font-size: .92em; }
+figure { margin: 1.2rem 0; max-width: 44rem; overflow-x: auto; }
+figcaption, .note { color: var(--soft); font-size: .88rem; }
+svg.plot { width: 100%; min-width: 34rem; height: auto; } code { font-size: .92em; }
 @media print { body { max-width: none; font-size: 11px; } .scroll { overflow: visible; }
   figure { break-inside: avoid; } }
 """
 _VERDICTS = {"holds": "holds", "does not hold": "fails", "undecided": "open", "no question": "open",
-             "ruled out": "holds", "not ruled out": "fails"}  # fmt: skip
+             "ruled out": "holds", "not ruled out": "fails", "a part at most": "open", "not measured": "open",
+             "yes": "fails", "no": "holds"}  # fmt: skip
 _BOLD = re.compile(r"\*\*(.+?)\*\*")
+_INTERVAL = re.compile(r" (\([^()]+ to [^()]+\))$")
+_BELOW = r'<br><span class="interval">\1</span>'
 
 
 def page(title: str, sections: Sequence[Section]) -> str:
@@ -59,7 +64,7 @@ def _section(place: int, section: Section) -> str:
 
 
 def _table(table: Table) -> str:
-    kinds = [' class="words"' if words else "" for words in table.of_words()]
+    kinds = ["" if kind == "numbers" else f' class="{kind}"' for kind in table.kinds()]
     head = "".join(f'<th scope="col"{k}>{html.escape(c)}</th>' for c, k in zip(table.columns, kinds, strict=True))
     rows = "\n".join(
         "<tr>" + "".join(_cell(c, k) for c, k in zip(row, kinds, strict=True)) + "</tr>" for row in table.rows
@@ -73,8 +78,9 @@ def _cell(text: str, kind: str) -> str:
     if verdict:
         name = _VERDICTS[verdict[1].partition(":")[0]]
         return f'<td{kind}><span class="{name}">{html.escape(verdict[1])}</span></td>'
-    return f"<td{kind}>{html.escape(text)}</td>"
+    return f"<td{kind}>{_INTERVAL.sub(_BELOW, html.escape(text))}</td>"
 
 
 def _inline(text: str) -> str:
-    return _BOLD.sub(r"<strong>\1</strong>", re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text)))
+    code = re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text))
+    return re.sub(r"\*(.+?)\*", r"<em>\1</em>", _BOLD.sub(r"<strong>\1</strong>", code))

@@ -1,18 +1,17 @@
 """The hypotheses that the paper ruled out: tables and figures, ours beside the paper's."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
 from knnlm.paper.expected import published
-from knnlm.paper.findings import OVER_CALIBRATED, Finding, Records, Verdict
+from knnlm.paper.findings import Records
 from knnlm.paper.place_findings import PLACES, QUANTITIES
 from knnlm.paper.present.content import Figure, Table, number, percent
 from knnlm.paper.present.figures import Line, plot, series
 from knnlm.paper.present.tables import changes
-from knnlm.paper.present.words import numbers
 from knnlm.paper.recipes import ensembling, ruled_out
 from knnlm.paper.rows import Ensemble, Listed
 from knnlm.paper.scales import Scale
@@ -31,11 +30,18 @@ def listed_table(records: Records, rows: Sequence[Any]) -> Table:
         one, own, over = r["tau_1"], r["tuned"], r["on_calibrated"]
         cells.append((
             _list_words(row), f"{r['coverage']:.3f}", number(one["ppl"]), number(own["ppl"]), f"{own['lambda']:.3f}",
-            f"{own['temperature']:.3g}", changes(r, own["ppl"])[0], number(over["ppl"]), changes(r, over["ppl"])[1],
+            _tau(own), changes(r, own["ppl"])[0], number(over["ppl"]), changes(r, over["ppl"])[1],
         ))  # fmt: skip
     columns = ("list", "coverage", "interp. at τ = 1", "at its own τ", "λ", "τ", "vs base", "over the calibrated LM",
                "vs calibrated")  # fmt: skip
-    return Table(columns, tuple(cells))
+    return Table(columns, tuple(cells), "No τ: the list has no share. τ = ∞: every word of the list counts the same.")
+
+
+def _tau(at: Any) -> str:
+    """τ; where the list has no share it is any, and where it is huge all words of the list are alike."""
+    if at["lambda"] < 0.001:
+        return ""
+    return "∞" if at["temperature"] > 1000 else f"{at['temperature']:.3g}"
 
 
 def _list_words(row: Listed) -> str:
@@ -177,59 +183,3 @@ def reach_table(records: Records, scale: Scale) -> Table:
                           f"{r['programmes']:,}"))  # fmt: skip
     return Table(("LM", "width", "words", "that no state can make the most probable",
                   "decided by a linear programme"), tuple(cells))  # fmt: skip
-
-
-HYPOTHESES: tuple[tuple[str, str, str], ...] = (
-    ("Two metrics, IP and L2, are better than one", "L2 and IP differ little, exact search (each at its own τ)", ""),
-    ("… L2 to the output embedding helps by itself", "retrieved words by their L2 to W_sm do not help (att)", OVER_CALIBRATED),
-    ("A sparse distribution helps by itself", "the LM's own {k} likeliest words do not help", OVER_CALIBRATED),
-    ("It is which words are retrieved, not how near",
-     "neighbours beat their words without their distances (each once)", OVER_CALIBRATED),
-    ("Neighbours help where there is little context",
-     "what neighbours gain does not depend on the context in the window", ""),
-    ("Neighbours help early or late in a document",
-     "what neighbours gain does not depend on the place in the document", ""),
-    ("The LM cannot choose some words", "every word can be the most probable one (main)", ""),
-    ("It is an ensemble of models", "{fewer} LMs with neighbours beat {lms} LMs", OVER_CALIBRATED),
-    ("… to which neighbours add nothing", "neighbours still help {lms} LMs", OVER_CALIBRATED),
-    ("It memorises the training text", "a memorising LM does not help ({step:,} updates further)", OVER_CALIBRATED),
-    ("… and helps as any second LM does", "a memorising LM helps less than a second LM", OVER_CALIBRATED),
-    ("It is soft labels", "an LM taught by the LM does not help", OVER_CALIBRATED),
-    ("… beyond what any second LM does", "an LM taught by the LM is no better than one taught by the text", OVER_CALIBRATED),
-    ("Learning by the loss of the mixture helps",
-     "the interpolated loss does not beat the LM (att, one embedding a word) (τ = 1)",
-     "the interpolated loss does not beat the calibrated LM (att, one embedding a word)"),
-)  # fmt: skip
-"""Each hypothesis, the claim by which it is ruled out, and the same over the calibrated LM (what to add to its name, or
-another name)."""
-
-_RULED: dict[Verdict, str] = {"holds": "ruled out", "does not hold": "not ruled out", "undecided": "undecided",
-                              "no question": "no question"}  # fmt: skip
-
-
-def hypotheses_table(named: Mapping[str, Finding], records: Records, scale: Scale) -> Table:
-    """Every hypothesis with the finding that decides it, over the LM and over the calibrated LM."""
-    lms = len(scale.ruled_out.ensemble) + 1
-    filled = {"lms": lms, "fewer": lms - 1, "step": scale.lm("memorised").preset.keep[-1]}
-    plain, calibrated = _best_list(records, scale, "tuned"), _best_list(records, scale, "on_calibrated")
-    rows = []
-    for hypothesis, pattern, over in HYPOTHESES:
-        name, same = pattern.format(**filled, k=plain), pattern.format(**filled, k=calibrated)
-        if (first := named.get(name)) is None:
-            continue
-        second = named.get(same + over if over == OVER_CALIBRATED else over) if over else None
-        verdict, effect = _told(second) if second else ("", "")
-        rows.append((hypothesis, f"“{name}”", *_told(first), verdict,
-                     effect if same == name or not effect else f"{effect}, with {calibrated:,}"))  # fmt: skip
-    return Table(("hypothesis", "ruled out if", "here", "effect", "over the calibrated LM", "effect"), tuple(rows))
-
-
-def _best_list(records: Records, scale: Scale, field: str) -> int:
-    """How many of the LM's likeliest words are best on validation text, over the LM or the calibrated one."""
-    found = {k: records[name]["results"][field]["valid_ppl"] for k in scale.ruled_out.lists
-             if (name := Listed(k=k).name) in records}  # fmt: skip
-    return min(found, key=lambda k: found[k], default=scale.ruled_out.lists[-1])
-
-
-def _told(f: Finding) -> tuple[str, str]:
-    return f"**{_RULED[f.verdict]}**", numbers(f, paper=False)

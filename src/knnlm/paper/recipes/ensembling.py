@@ -31,13 +31,15 @@ def ensembles(scale: Scale) -> Recipe:
 def memorised(scale: Scale) -> Recipe:
     """The main LM with one that began as it and was trained on without dropout, at several updates."""
     rows = tuple(with_one("memorised", step) for step in scale.lm("memorised").preset.keep)
-    return Recipe("memorised", "An LM that memorises", ("tab:overfit", "app:overfitting", "app:failed"), rows)
+    return Recipe(
+        "memorised", "An LM that memorises", ("tab:overfit", "app:overfitting", "appendix E.6", "app:failed"), rows
+    )
 
 
 def soft_labels(scale: Scale) -> Recipe:
     """The main LM with one that learned from it, from it with its neighbours, or (the same seed) from the text."""
     rows = tuple(with_one(lm) for lm in ("taught-by-lm", "taught-by-knn-lm", scale.seeds[1]))
-    return Recipe("soft-labels", "Soft labels", ("app:soft_label", "app:failed"), rows)
+    return Recipe("soft-labels", "Soft labels", ("app:soft_label", "appendix E.6", "app:failed"), rows)
 
 
 def two_stores(scale: Scale) -> Combined:

@@ -9,4 +9,6 @@ def recipe(scale: Scale) -> Recipe:
     """V and nV embeddings over both states."""
     points = scale.learning
     rows = [Learned(state=s, size=n, lam=points.lam) for s in STATES for n in (1, points.adaptive)]
-    return Recipe("interpolated", "Learning to be mixed", ("app:interpolated_loss", "app:failed"), tuple(rows))
+    return Recipe(
+        "interpolated", "Learning to be mixed", ("app:interpolated_loss", "appendix E.6", "app:failed"), tuple(rows)
+    )
