@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -103,7 +103,8 @@ def approximations(records: Records, scale: Scale) -> Figure:
     exact = records.get(replace(paper_arm(scale), mask="exact", score="real").name)
     level = exact["results"]["tuned"]["ppl"] if exact is not None else None
     caption = "Test perplexity at the tuned τ against the recall of the mask; the dashed line is exact search."
-    return plot("approximations", caption, lines, "share of the true neighbours found", base=level, word="exact")
+    return plot("approximations", caption, lines, "share of the true neighbours found", base=level, word="exact",
+                side="left")  # fmt: skip
 
 
 def words(records: Records, row: Words, attribute: str) -> Figure | None:
@@ -151,9 +152,10 @@ def plot(
     base: float | None = None,
     word: str = "LM alone",
     also: Callable[[Axes], None] | None = None,
-    levels: Sequence[float] = (),
+    dotted: tuple[float, str] | None = None,
+    side: Literal["left", "right"] = "right",
 ) -> Figure:
-    """Lines with markers, and the level of the LM alone; `levels` must be in view too."""
+    """Lines with markers, the level of the LM alone, and a dotted level with its own word; `side` is the words'."""
 
     def draw(canvas: Canvas) -> None:
         axes = canvas.add_subplot()
@@ -161,12 +163,15 @@ def plot(
             series(axes, place, line)
         if also is not None:
             also(axes)
-        values = [*levels, *(y for line in lines for y in line.y if math.isfinite(y))]
-        if base is not None:
-            axes.axhline(base, color=INK, linewidth=1, linestyle=(0, (5, 3)))
-            axes.annotate(word, xy=(1, base), xycoords=axes.get_yaxis_transform(), xytext=(-2, 2),
-                          textcoords="offset points", ha="right", va="bottom", fontsize=8.5)  # fmt: skip
-            values.append(base)
+        values = [y for line in lines for y in line.y if math.isfinite(y)]
+        levels = [(base, word, (5, 3))] if base is not None else []
+        levels += [(*dotted, (1, 2))] if dotted is not None else []
+        for level, said, dashes in levels:
+            axes.axhline(level, color=INK, linewidth=1, linestyle=(0, dashes))
+            axes.annotate(said, xy=(float(side == "right"), level), xycoords=axes.get_yaxis_transform(),
+                          xytext=(-2 if side == "right" else 2, 2), textcoords="offset points", ha=side, va="bottom",
+                          fontsize=8.5)  # fmt: skip
+            values.append(level)
         if values:
             low, high = min(values), max(values)
             room = 0.07 * max(high - low, 0.005 * low)
@@ -186,8 +191,9 @@ def plot(
 def series(axes: Axes, place: int, line: Line) -> None:
     """One line in the style of its place."""
     turn, which = divmod(place, len(SERIES))
-    axes.plot(line.x, line.y, color=SERIES[which], marker=MARKERS[which], markersize=3.2, linewidth=1.6,
-              linestyle=DASHES[min(turn, len(DASHES) - 1)], label=line.label)  # fmt: skip
+    dashes = DASHES[min(turn, len(DASHES) - 1)] if len(line.x) > 1 else "none"
+    axes.plot(line.x, line.y, color=SERIES[which], marker=MARKERS[which], markersize=3.2 if len(line.x) > 1 else 6,
+              linewidth=1.6, linestyle=dashes, label=line.label)  # fmt: skip
     if line.spread is not None:
         low, high = zip(*line.spread, strict=True)
         axes.vlines(line.x, low, high, color=SERIES[which], linewidth=1.2)

@@ -1,7 +1,5 @@
 """Perplexity against the number of clusters that a store is pressed to, up to all of its rows."""
 
-from typing import Any
-
 import numpy as np
 
 from knnlm.paper.findings import Records
@@ -13,7 +11,6 @@ from knnlm.paper.recipes.clusters import pressed
 from knnlm.paper.recipes.substitutes import STATES
 from knnlm.paper.rows import Unmasked
 from knnlm.paper.scales import Scale
-from knnlm.report.svg import INK
 
 
 def pressed_figure(records: Records, scale: Scale) -> Figure | None:
@@ -40,9 +37,5 @@ def pressed_figure(records: Records, scale: Scale) -> Figure | None:
         "its own τ; the last point of a line is the store itself, all of its rows voting. Bars span the seeds. Dotted: "
         f"the nearest {paper_arm(scale).k:,} rows (exact search on att)."
     )
-
-    def also(axes: Any) -> None:
-        axes.axhline(level, color=INK, linewidth=1, linestyle=(0, (1, 2)))
-
-    return plot("clusters", caption, lines, "clusters", log=True, base=base, word="the calibrated LM", also=also,
-                levels=(level,))  # fmt: skip
+    return plot("clusters", caption, lines, "clusters", log=True, base=base, word="the calibrated LM",
+                dotted=(level, "the nearest"))  # fmt: skip

@@ -23,7 +23,6 @@ from knnlm.paper.recipes.substitutes import STATES, both
 from knnlm.paper.rows import Arm, Combined, Learned
 from knnlm.paper.scales import Scale
 from knnlm.paper.shares import Effect, share_of_calibration, share_of_gain
-from knnlm.report.svg import INK
 from knnlm.similarity import METRICS
 
 Substitute = Learned | Combined
@@ -250,10 +249,5 @@ def capacity_figure(records: Records, scale: Scale) -> Figure | None:
         "Test perplexity of the mixture against the embeddings of each word, one recipe for all; bars span the seeds. "
         "Dashed: the LM alone" + ("." if level is None else "; dotted: neighbours (exact search on att, own τ).")
     )
-
-    def also(axes: Any) -> None:
-        if level is not None:
-            axes.axhline(level, color=INK, linewidth=1, linestyle=(0, (1, 2)))
-
-    return plot("capacity", caption, lines, "embeddings for each word", base=first["results"]["base"]["ppl"], also=also,
-                levels=() if level is None else (level,))  # fmt: skip
+    return plot("capacity", caption, lines, "embeddings for each word", base=first["results"]["base"]["ppl"],
+                dotted=None if level is None else (level, "neighbours"))  # fmt: skip
