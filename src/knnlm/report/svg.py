@@ -17,6 +17,8 @@ INK = "#010203"  # no other element uses this colour, so it can be found again i
 SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")  # Okabe-Ito, those that are legible on white
 MARKERS = ("o", "s", "^", "D")
 DASHES = ("solid", (0, (4, 2)), (0, (1, 1.5)))
+_PLACES = {"d", "x", "y", "points", "transform"}
+_LONG = re.compile(r"-?\d+\.\d{3,}")  # a hundredth of a unit is far below a pixel
 _SETTINGS = {
     "svg.fonttype": "none",  # text stays text: searchable, and in the page's font
     "svg.hashsalt": "knnlm",  # the same curves give the same ids
@@ -54,6 +56,9 @@ def _inline(svg: str, name: str, description: str) -> str:
                 parent.remove(child)
     for element in root.iter():
         element.tag = element.tag.rpartition("}")[2]
+        for space in ("text", "tail"):
+            if not (getattr(element, space) or "").strip():
+                setattr(element, space, None)
         element.attrib = {
             key.rpartition("}")[2]: _attribute(key.rpartition("}")[2], value, name)
             for key, value in element.attrib.items()
@@ -75,6 +80,8 @@ def _attribute(key: str, value: str, name: str) -> str:
         return f"{name}-{value}"
     if key == "href":
         return value.replace("#", f"#{name}-", 1)
+    if key in _PLACES:
+        return " ".join(_LONG.sub(lambda found: f"{float(found[0]):.2f}", value).split())
     value = re.sub(r"url\(#", f"url(#{name}-", value)
     if key == "style":
         value = value.replace(INK, "currentColor")
