@@ -21,7 +21,7 @@ from knnlm.paper.numbers import Base, Logs, Sums, base_numbers, base_of, fitted_
 from knnlm.paper.rows import Arm, Ensemble
 from knnlm.paper.workshop import Workshop
 
-FACTORS = (0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0, 1.05)
+FACTORS = (0.75, 0.8, 0.85, 0.9, 0.95, 1.0, 1.05, 1.1, 1.15, 1.2)
 
 
 class Splits(NamedTuple):
