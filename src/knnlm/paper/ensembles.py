@@ -3,9 +3,9 @@
     as they are    P = Σ λ_i p_i + λ p_kNN
     calibrated     P = Σ λ_i softmax(logits_i / (f·T_i)) + λ p_kNN + u · unigrams
 
-T_i is the temperature at which LM i is best alone, and f one factor for all, since LMs that are mixed smooth each
-other and want to be peakier than alone. f is the best of a few on validation text, 1 among them, all weights fitted
-together at each; so is the τ of neighbours, beside the LMs without them. Reported on test text.
+T_i is the temperature at which LM i is best alone, and f one factor for all, since what an LM is mixed with changes how
+peaky it should be: other LMs smooth it, neighbours sharpen it. f is the best of a few on validation text, 1 among them,
+all weights fitted together at each; so is the τ of neighbours, beside the LMs without them. Reported on test text.
 """
 
 from collections.abc import Callable, Sequence

@@ -89,15 +89,15 @@ def _answer(named: Named, records: Records, scale: Scale) -> list[str]:
     ]
     if beside.verdict == "holds":
         text.append("So neighbours know something that calibration does not.")
-    text.append(
-        f"There, finding them by one state (att) and not the other (ffn) is worth {numbers(state)}, an index in the "
-        f"place of exact search {numbers(index)}, and letting all {r['rows']:,} contexts vote, not the nearest {k}, "
-        f"{numbers(mask)}."
-    )
+    owed = [
+        f"**What it is owed to.** Over the calibrated LM, finding contexts by one state (att) and not the other (ffn) "
+        f"is worth {numbers(state)}, an index in the place of exact search {numbers(index)}, and letting all "
+        f"{r['rows']:,} contexts vote, not the nearest {k}, {numbers(mask)}."
+    ]
     if mask.verdict == "holds" and state.verdict == index.verdict == "does not hold":
-        text.append("So it is not which state finds them that counts, nor the errors of an index, but how many have a "
+        owed.append("So it is not which state finds them that counts, nor the errors of an index, but how many have a "
                     "say.")  # fmt: skip
-    return [" ".join([*text, *_ensemble(named, scale), *_pressed(records, scale)])]
+    return [" ".join(text), " ".join([*owed, *_pressed(records, scale), *_ensemble(named, scale)])]
 
 
 def _ensemble(named: Named, scale: Scale) -> list[str]:

@@ -51,7 +51,7 @@ def hypotheses(records: Records, scale: Scale) -> tuple[Hypothesis, ...]:
         *_best_of("It is sparsity: few words get all the probability", "the LM's own {} likeliest words, renormalised",
                   "by itself", "the LM's own {} likeliest words do not help",
                   {str(k): Listed(k=k) for k in scale.ruled_out.lists}, records),
-        *_best_of("It is which words are retrieved, not how near", "neighbours, not their words {} without distances",
+        *_best_of("It is which words are retrieved, not how near", "neighbours, not their words alone ({})",
                   "against", "neighbours beat their words without their distances ({})",
                   {"with duplicates": by_choice(scale, True), "each once": by_choice(scale, False)}, records),
         Hypothesis("It is the window: neighbours help where it holds less context",
