@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from knnlm.paper.doubts import all_beat_nearest
 from knnlm.paper.expected import printed_row, published
-from knnlm.paper.findings import OVER_CALIBRATED, Finding, Records
+from knnlm.paper.findings import OVER_CALIBRATED, Claim, Finding, Records, check, gain
 from knnlm.paper.present import reasons, substitutes
 from knnlm.paper.present.audited import audit_parts
 from knnlm.paper.present.checks import Findings
@@ -28,7 +28,7 @@ Named = Mapping[str, Finding]
 def answer(found: Findings, records: Records, scale: Scale) -> list[Section]:
     """The first sections of the report."""
     named = {f.claim.name: f for f in found.all() if f.verdict != "not measured"}
-    parts: list[Part] = [*_opening(records, scale), *_answer(named, records, scale), *_sizes(named, scale)]
+    parts: list[Part] = [*_opening(records, scale), *_answer(named, records, scale), *_sizes(records, scale)]
     drawn, table = reasons.figure(named), reasons.table(named)
     three: list[Part] = []
     if drawn is not None:
@@ -51,17 +51,18 @@ def _opening(records: Records, scale: Scale) -> list[str]:
     toy = ["This scale is a toy that shows the way: read nothing into its numbers."] if scale.name == "smoke" else []
     r = record["results"]
     base = r["base"]
+    first = f", its first {scale.documents} articles" if scale.documents else ""
     return [
         *toy,
         "A nearest-neighbour LM mixes a language model's prediction with a vote: it looks up the contexts of the "
         "training text that are nearest to the present one, and the tokens that followed them vote for what comes "
         "next. Xu, Alon and Neubig (2023) asked why that lowers perplexity, gave three reasons and ruled out others. "
-        f"All of it is measured again here, on a small scale ({scale.text}, LMs of {r['lm']['parameters'] / 1e6:.1f} "
-        f"million parameters, {r['rows']:,} stored contexts).",
+        f"All of it is measured again here, on a small scale ({scale.text}{first}, LMs of "
+        f"{r['lm']['parameters'] / 1e6:.1f} million parameters, {r['rows']:,} stored contexts).",
         "**How to read the numbers.** An effect says how much higher perplexity per word is without a thing (a word is "
         f"{base['tokens'] / base['words']:.1f} tokens here): plus means that the thing helps. Behind it stands its "
-        "95\u00a0% interval over documents. The *calibrated LM* is the same LM made less sure of itself, with nothing "
-        f"retrieved: its softmax is flattened (temperature {base['calibrated_temperature']:.2f}), and "
+        "95\u00a0% interval over documents. Perplexities are of one LM and per token; effects are means over seeds. The "
+        "*calibrated LM* is the same LM made less sure of itself, with nothing retrieved: its softmax is flattened (temperature {base['calibrated_temperature']:.2f}), and "
         f"{100 * base['calibrated_share']:.1f}\u00a0% of its probability goes to plain word frequencies. What is "
         "gained *over the calibrated LM* is not owed to a correction of that kind.",
     ]
@@ -82,7 +83,7 @@ def _answer(named: Named, records: Records, scale: Scale) -> list[str]:
     as_well = "less than neighbours" if versus.low > 0 else "better than neighbours" if versus.high < 0 else as_well
     text = [
         f"**The answer.** On test text the LM has perplexity {r['base']['ppl']:.1f} per token, with exact neighbours "
-        f"{r['tuned']['ppl']:.1f}: {numbers(helps)} per word over all seeds (the paper, with its index: "
+        f"{r['tuned']['ppl']:.1f}: {numbers(helps)} (the paper, with its index: "
         f"{percent(theirs)}). Calibrating the LM, with nothing retrieved, does {as_well}: "
         f"{r['base']['calibrated_ppl']:.1f}. Neighbours on top of that give {r['on_calibrated']['ppl']:.1f}: "
         f"{numbers(beside)}."
@@ -95,8 +96,8 @@ def _answer(named: Named, records: Records, scale: Scale) -> list[str]:
         f"{r['rows']:,} contexts vote, not the nearest {k}, {numbers(mask)}."
     ]
     if mask.verdict == "holds" and state.verdict == index.verdict == "does not hold":
-        owed.append("So it is not which state finds them that counts, nor the errors of an index, but how many have a "
-                    "say.")  # fmt: skip
+        owed.append("So the gain is owed neither to the state that finds them nor to the errors of an index, and grows "
+                    "with the number that have a say.")  # fmt: skip
     return [" ".join(text), " ".join([*owed, *_pressed(records, scale), *_ensemble(named, scale)])]
 
 
@@ -119,20 +120,22 @@ def _pressed(records: Records, scale: Scale) -> list[str]:
     if not math.isfinite(share.value):
         return []
     return [f"Nor need they be single contexts: pressed to {scale.clusters('main', row.size):,} clusters, the store "
-            f"has {substitutes.share_text(share)} of that gain, and nothing is looked up."]  # fmt: skip
+            f"has {substitutes.share_text(share)} of what neighbours gain over the calibrated LM, and nothing is "
+            "looked up."]  # fmt: skip
 
 
-def _sizes(named: Named, scale: Scale) -> list[str]:
+def _sizes(records: Records, scale: Scale) -> list[str]:
     """How the gain differs with the LM."""
     found = []
     for lm in scale.widths:
-        name = "kNN helps (each at its own τ)" if lm == "main" else f"kNN helps {lm}"
-        if name in named:
-            found.append(f"{percent(named[name].effect)} at width {scale.shape(lm).width:,}")
+        terms = gain(exactly(paper_arm(scale, lm)), "on_calibrated", "calibrated")
+        f = check(Claim(name="", says="", where="", terms=terms), records, ("main",))
+        if f.verdict != "not measured":
+            found.append(f"{percent(f.effect)} at width {scale.shape(lm).width:,}")
     if len(found) < 2:
         return []
-    return [f"How much neighbours gain depends on the LM: {', '.join(found)} (with the index). Other LMs and other "
-            "texts may well differ."]  # fmt: skip
+    return [f"How much neighbours gain over the calibrated LM depends on the LM: {', '.join(found)}. Other LMs and "
+            "other texts may well differ."]  # fmt: skip
 
 
 def _one_tau(records: Records, scale: Scale) -> list[str]:
@@ -143,8 +146,8 @@ def _one_tau(records: Records, scale: Scale) -> list[str]:
     return [
         "The paper compared its settings at τ = 1, which suited its main one (att, L2, index). “One τ for all” is the "
         f"counterpart here: the τ that is best for that setting, {record['results']['tuned']['temperature']:.3g} (a "
-        "second softmax: the τ it was learned at, 1). What is left when each has its own τ is not owed to the "
-        "temperature."
+        "second softmax: the τ it was learned at, 1). Readings: *survives*, above zero there and with each at its own "
+        "τ; *explained by the temperature*, only at one τ for all; *not seen here*, at neither."
     ]
 
 
@@ -156,7 +159,7 @@ def without_search(records: Records, scale: Scale) -> list[Part]:
     told = [
         (share_of_calibration(records, knn), "Of what neighbours gain over the LM (in log-likelihood) calibration "
          "alone has {};"),
-        (share_of_gain(records, head, knn), "a second softmax on att has {} "
+        (share_of_gain(records, head, knn), "a second softmax on att (a head) has {} "
          f"(the paper: {100 * theirs:.0f}\u00a0% of its gain in perplexity);"),
         (share_of_gain(records, head, knn, "on_calibrated", "calibrated"), "of what neighbours gain over the "
          "calibrated LM, it has {}."),
@@ -164,7 +167,13 @@ def without_search(records: Records, scale: Scale) -> list[Part]:
     sentences = [text.format(substitutes.share_text(s)) for s, text in told if math.isfinite(s.value)]
     best = best_over_calibrated(records, scale)
     if best is not None and best.name != substitutes.words(Learned()):
+        store = _numbers_of_store(records, scale) / 1e6
         sentences.append(f"Of all that was tried, what is best there on validation text ({best.name}) has "
                          f"{substitutes.share_text(best.over)} on test text, with {best.parameters / 1e6:.1f} million "
-                         "numbers.")  # fmt: skip
+                         f"numbers, where the store has {store:.0f} million.")  # fmt: skip
     return [" ".join(sentences)] if sentences else []
+
+
+def _numbers_of_store(records: Records, scale: Scale) -> int:
+    """In its keys."""
+    return int(records[exactly(paper_arm(scale)).name]["results"]["rows"]) * scale.shape("main").width

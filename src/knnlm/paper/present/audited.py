@@ -1,7 +1,7 @@
 """The audit in one table: what the paper's code did, what that could explain, and whether it does here."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from knnlm.paper.claims import FIELDS
 from knnlm.paper.doubts import learned_alike
@@ -17,10 +17,12 @@ _LEAD = "most of att's lead over ffn is temperature"
 
 
 class Confound(NamedTuple):
-    """Something about the code, what it could explain, the claim that tells, and in which case it does."""
+    """Something about the code, which result it could explain, and the claim that tells: by taking it away from the
+    result (`without`) or by adding it (`with`); and which verdict speaks for it."""
 
     did: str
     could: str
+    way: Literal["without", "with"]
     claim: str
     tested: str
     if_so: Verdict = "holds"
@@ -30,50 +32,58 @@ def confounds(scale: Scale) -> tuple[Confound, ...]:
     """All of them, the best known first."""
     zeros, most = f"{paper_share(scale):.0%} zero rows", scale.learning.sizes[-1]
     return (
-        Confound("It compared every setting at τ = 1 (F7)", "that att beats ffn", _LEAD,
+        Confound("It compared every setting at τ = 1 (F7)", "that att beats ffn", "without", _LEAD,
                  "att, not ffn: at one τ for all, and each at its own"),
-        Confound("It reads att behind a LayerNorm, and ffn before any", "that att beats ffn",
+        Confound("It reads att behind a LayerNorm, and ffn before any", "that att beats ffn", "without",
                  f"att beats ffn, both normalised {_OWN}", "att, not ffn, with a LayerNorm for both",
                  "does not hold"),
         Confound("By its commands, a quarter of the store are rows of zeros (F1)",
-                 "that exact search loses to the index", f"{zeros} hurt exact search more than the index {_OWN}",
-                 "no zero rows: exact search against the index"),
-        Confound("… the same", "that L2 loses to IP (inner product)", f"{zeros} hurt L2 more than IP {_OWN}",
-                 "no zero rows: L2 against IP"),
-        Confound("As committed, ffn with IP has its sign flipped (F4)", "that ffn with IP is the worst",
+                 "that exact search loses to the index", "with",
+                 f"{zeros} hurt exact search more than the index {_OWN}",
+                 "no zero rows: how much more that helps exact search than the index"),
+        Confound("… the same", "that L2 loses to IP (inner product)", "with", f"{zeros} hurt L2 more than IP {_OWN}",
+                 "no zero rows: how much more that helps L2 than IP"),
+        Confound("As committed, ffn with IP has its sign flipped (F4)", "that ffn with IP is the worst", "with",
                  f"ffn with IP: right sign beats the committed one {_OWN}", "the right sign, not the committed one"),
         Confound("True scores of an index's neighbours were in fp16 (F6)",
-                 "that the index's neighbours beat the true ones", f"fp16 scores change little {_OWN}",
+                 "that the index's neighbours beat the true ones", "with", f"fp16 scores change little {_OWN}",
                  "fp16, not fp32", "does not hold"),
-        Confound("λ was tuned on the text it was reported on (F2)", "perplexities that are too low",
+        Confound("λ was tuned on the text it was reported on (F2)", "perplexities that are too low", "with",
                  f"λ tuned on the reported text changes little {_ONE}", "λ of the reported text, not of another",
                  "does not hold"),
         Confound("Embeddings were learned by a recipe that changed with their number (F5)",
-                 f"that {most} embeddings a word are worse than one (att)", learned_alike(scale),
+                 f"that {most} embeddings a word are worse than one (att)", "without", learned_alike(scale),
                  f"{most} embeddings a word, not one, by one recipe"),
     )  # fmt: skip
 
 
+_SAYS = {("without", True): "gone without it", ("without", False): "there without it",
+         ("with", True): "pushes that way", ("with", False): "does not"}  # fmt: skip
+
+
 def audit_parts(named: Named, scale: Scale) -> list[Part]:
     """The table, and what it comes to; nothing where nothing was measured."""
-    rows, explained = [], {"yes": list[str](), "no": list[str](), "undecided": list[str]()}
+    rows = []
+    results: dict[str, list[str]] = {}
     for c in confounds(scale):
         if (f := named.get(c.claim)) is None:
             continue
-        says = {"undecided": "undecided", "no question": "no"}.get(f.verdict, "yes" if f.verdict == c.if_so else "no")
-        explained[says].append(c.could)
+        open_ = f.verdict in ("undecided", "no question")
+        says = f.verdict if open_ else _SAYS[c.way, f.verdict == c.if_so]
+        results.setdefault(says, []).append(c.could.removeprefix("that "))
         effect = numbers(f, paper=False) if c.claim != _LEAD else _two_leads(named)
         rows.append((c.did, c.could, f"**{says}**", c.tested, effect))
     if not rows:
         return []
-    words = {"yes": "Of the paper's results, what its code would explain here", "no": "what it would not",
-             "undecided": "undecided"}  # fmt: skip
-    told = [f"{words[says]}: {', '.join(dict.fromkeys(coulds))}" for says, coulds in explained.items() if coulds]
-    columns = ("what the paper's code did", "could explain", "does it here?", "effect of", "effect")
+    told = "; ".join(f"*{says}*: {', '.join(dict.fromkeys(which))}" for says, which in results.items())
+    columns = ("what the paper's code did", "a result that it could explain", "here", "effect of", "effect")
     return [
+        "Read from the published code; what was run for the paper may have differed. *Gone without it*: the paper's "
+        "result is not seen here once that is taken away. *Pushes that way*: added here, it moves the numbers as the "
+        "result has them.",
         Table(columns, tuple(rows)),
-        f"{'; '.join(told)}. F1 to F7 are explained in docs/reproduce.md, “The paper's code”; F3 is about units and "
-        "changes no direction.",
+        f"Of the paper's results, {told}. F1 to F7 are explained in docs/reproduce.md, “The paper's code”; F3 is about "
+        "units and changes no direction.",
     ]
 
 

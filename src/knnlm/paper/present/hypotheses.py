@@ -43,8 +43,8 @@ def hypotheses(records: Records, scale: Scale) -> tuple[Hypothesis, ...]:
     lms, step = len(scale.ruled_out.ensemble) + 1, scale.lm("memorised").preset.keep[-1]
     loss, learned = "the interpolated loss", "(att, one embedding a word)"
     return (
-        Hypothesis("It is the mixture of two metrics: the LM's is IP, the neighbours' L2", "neighbours by IP, not L2",
-                   "against", ("L2 and IP differ little, exact search (each at its own τ)", None)),
+        Hypothesis("It is the mixture of two metrics: the LM's is IP, the neighbours' L2",
+                   "neighbours (att) by IP, not L2", "against", ("L2 and IP differ little, exact search (each at its own τ)", None)),
         *_best_of("… it is L2 alone", "the words retrieved by {}, scored by their L2 to W_sm", "by itself",
                   "retrieved words by their L2 to W_sm do not help ({})",
                   {state: by_distance(scale, state) for state in STATES}, records),
@@ -62,7 +62,9 @@ def hypotheses(records: Records, scale: Scale) -> tuple[Hypothesis, ...]:
                    "against", ("what neighbours gain does not depend on the place in the document", None)),
         Hypothesis("The LM can never choose some words (stolen probabilities)",
                    "words that no state makes the most probable", "against", (STOLEN, None)),
-        _over("It is one more model in an ensemble", f"{lms - 1} LMs with neighbours, not {lms} LMs", "against",
+        _over("It is an ensemble: a second LM would do more", "a second LM, not neighbours", "for",
+              f"a second LM helps more than neighbours ({scale.ruled_out.ensemble[0]})"),
+        _over("… in which neighbours are one more LM", f"{lms - 1} LMs with neighbours, not {lms} LMs", "against",
               f"{lms - 1} LMs with neighbours beat {lms} LMs"),
         _over("… to which neighbours add nothing", f"neighbours on top of {lms} LMs", "against",
               f"neighbours still help {lms} LMs"),
@@ -75,7 +77,7 @@ def hypotheses(records: Records, scale: Scale) -> tuple[Hypothesis, ...]:
         _over("… which teach more than the text does", "an LM taught by the LM, not by the text", "against",
               "an LM taught by the LM is no better than one taught by the text"),
         Hypothesis("A second softmax would do, if it learned to be mixed", "one on att, learned by the mixture's loss",
-                   "by itself", (f"{loss} does not beat the LM {learned} (τ = 1)",
+                   "by itself", (f"{loss} does not beat the LM {learned} (each at its own τ)",
                                  f"{loss} does not beat the calibrated LM {learned}")),
         _over("… because it learns to be mixed", "the mixture's loss, not its own", "for",
               f"{loss} beats the plain one {learned}"),
@@ -100,7 +102,7 @@ def _best_of(
         ppl = {words: records[row.name]["results"][field]["valid_ppl"] for words, row in rows.items()
                if row.name in records}  # fmt: skip
         best.append(min(ppl, key=lambda words: ppl[words], default=next(iter(rows))))
-    shown = tested.format(best[0]) + (f" ({best[1]} over the calibrated LM)" if best[0] != best[1] else "")
+    shown = tested.format(best[0]) + (f" (over the calibrated LM: {best[1]})" if best[0] != best[1] else "")
     claims = (claim.format(best[0]), f"{claim.format(best[1])}{OVER_CALIBRATED}")
     return [Hypothesis(says, shown, decided, claims)]
 
@@ -118,22 +120,23 @@ def hypotheses_parts(named: Named, records: Records, scale: Scale) -> list[Part]
         rows.append((h.says, first, second, h.tested, *effects))
     return [
         _reading(named),
-        Table(("hypothesis", "here", "over the calibrated LM", "effect of", "effect", "effect over the calibrated LM"),
-              tuple(rows)),
+        Table(("hypothesis", "verdict over the LM", "verdict over the calibrated LM", "effect of", "effect over the LM",
+               "effect over the calibrated LM"), tuple(rows)),
     ]  # fmt: skip
 
 
 def _reading(named: Named) -> str:
     text = (
         "Each hypothesis is put to a test. **Ruled out**: what was tested does not help, or what speaks against it "
-        "holds. **A part at most**: it helps, by less than half of what neighbours do. **Not ruled out** is not to say "
-        "that it is true. Of several ways to test the same, the one that is best on validation text. Effects are of "
-        "perplexity per word where nothing else is said."
+        "holds. **A part at most**: it helps, but its whole interval lies below half of what neighbours gain. **Not "
+        "ruled out** is not to say that it is true. **Undecided**: the interval allows either (places differ from 1 % "
+        "on). Of several ways to test the same, the one that is best on validation text. Effects are of perplexity per "
+        "word where nothing else is said."
     )
     gains = [named[name].effect for name in NEIGHBOURS.values() if name in named]
     if len(gains) == 2:
-        text += (f" For comparison, neighbours themselves: {percent(gains[0])} over the LM, {percent(gains[1])} over "
-                 "the calibrated LM.")  # fmt: skip
+        text += (f" For comparison, neighbours themselves gain {percent(gains[0])} over the LM and {percent(gains[1])} "
+                 "over the calibrated LM.")  # fmt: skip
     return text
 
 

@@ -33,7 +33,8 @@ svg.plot { width: 100%; min-width: 34rem; height: auto; } code { font-size: .92e
 """
 _VERDICTS = {"holds": "holds", "does not hold": "fails", "undecided": "open", "no question": "open",
              "ruled out": "holds", "not ruled out": "fails", "a part at most": "open", "not measured": "open",
-             "yes": "fails", "no": "holds"}  # fmt: skip
+             "gone without it": "fails", "there without it": "holds", "pushes that way": "fails",
+             "does not": "holds"}  # fmt: skip
 _BOLD = re.compile(r"\*\*(.+?)\*\*")
 _INTERVAL = re.compile(r" (\([^()]+ to [^()]+\))$")
 _BELOW = r'<br><span class="interval">\1</span>'

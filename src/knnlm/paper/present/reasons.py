@@ -51,7 +51,7 @@ REASONS = (
         "How sharply the vote prefers the nearest (τ) has to fit. τ has the unit of the scores, so τ = 1, at which the "
         "paper's tables are, means another sharpness for every LM and state.",
         (("tuning τ matters for real mask, real score", "its own τ, not τ = 1 (att, exact search)"),
-         ("its own τ beats the one τ for all (att, exact search)", "its own τ, not the one for all (att)"),
+         ("its own τ beats the one τ for all (att, exact search)", "its own τ, not the one for all (fitted to att)"),
          ("its own τ beats the one τ for all (ffn, exact search)", "its own τ, not the one for all (ffn)")),
     ),
 )  # fmt: skip
@@ -104,7 +104,8 @@ def paragraph(reason: Reason, named: Named) -> str:
         ours = [f"{at} {numbers(f, paper=False)}" for at, f in first.settings.items() if f is not None]
         text += f" Here, {first.shown}: {'; '.join([*theirs, *ours])}: **{first.reading}**."
     for other in found[1:]:
-        text += f" {other.shown[0].upper()}{other.shown[1:]}: **{other.reading}**."
+        at, f = (SETTINGS[2], other.over) if other.over is not None else (SETTINGS[1], other.own)
+        text += f" {other.shown[0].upper()}{other.shown[1:]}: {numbers(f, paper=False)} {at}: **{other.reading}**."
     return text
 
 
