@@ -58,6 +58,12 @@ def test_figures_are_well_formed_and_linked(smoke: Smoke) -> None:
         assert f"({FIGURES}/{file.name})" in text
 
 
+def test_no_template_is_left_in_a_sentence(smoke: Smoke) -> None:
+    text = (smoke.folder / MARKDOWN).read_text()
+    assert "The answer." in text
+    assert not set("{}") & set(text)
+
+
 def test_markdown_tables_have_as_many_cells_in_every_line(smoke: Smoke) -> None:
     width = 0
     for line in (smoke.folder / MARKDOWN).read_text().splitlines():

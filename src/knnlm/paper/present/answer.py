@@ -61,8 +61,9 @@ def _opening(records: Records, scale: Scale) -> list[str]:
         f"{r['lm']['parameters'] / 1e6:.1f} million parameters, {r['rows']:,} stored contexts).",
         "**How to read the numbers.** An effect says how much higher perplexity per word is without a thing (a word is "
         f"{base['tokens'] / base['words']:.1f} tokens here): plus means that the thing helps. Behind it stands its "
-        "95\u00a0% interval over documents. Perplexities are of one LM and per token; effects are means over seeds. The "
-        "*calibrated LM* is the same LM made less sure of itself, with nothing retrieved: its softmax is flattened (temperature {base['calibrated_temperature']:.2f}), and "
+        "95\u00a0% interval over documents. Perplexities are of one LM and per token; effects are means over seeds. "
+        "The *calibrated LM* is the same LM made less sure of itself, with nothing retrieved: its softmax is flattened "
+        f"(temperature {base['calibrated_temperature']:.2f}), and "
         f"{100 * base['calibrated_share']:.1f}\u00a0% of its probability goes to plain word frequencies. What is "
         "gained *over the calibrated LM* is not owed to a correction of that kind.",
     ]
@@ -83,8 +84,8 @@ def _answer(named: Named, records: Records, scale: Scale) -> list[str]:
     as_well = "less than neighbours" if versus.low > 0 else "better than neighbours" if versus.high < 0 else as_well
     text = [
         f"**The answer.** On test text the LM has perplexity {r['base']['ppl']:.1f} per token, with exact neighbours "
-        f"{r['tuned']['ppl']:.1f}: {numbers(helps)} (the paper, with its index: "
-        f"{percent(theirs)}). Calibrating the LM, with nothing retrieved, does {as_well}: "
+        f"{r['tuned']['ppl']:.1f}: {numbers(helps)}; in the paper, with its index, {percent(theirs)}. "
+        f"Calibrating the LM, with nothing retrieved, does {as_well}: "
         f"{r['base']['calibrated_ppl']:.1f}. Neighbours on top of that give {r['on_calibrated']['ppl']:.1f}: "
         f"{numbers(beside)}."
     ]
@@ -110,7 +111,7 @@ def _ensemble(named: Named, scale: Scale) -> list[str]:
         return []
     second, two, most = (named[name] for name in wanted)
     return [f"A second LM in the place of neighbours gains {numbers(second)}; neighbours on top of two LMs gain "
-            f"{numbers(two)}, on top of {len(names) + 1} {numbers(most)} (all of them calibrated)."]  # fmt: skip
+            f"{numbers(two)}, on top of {len(names) + 1} LMs {numbers(most)}; all of them calibrated."]  # fmt: skip
 
 
 def _pressed(records: Records, scale: Scale) -> list[str]:

@@ -44,7 +44,8 @@ def hypotheses(records: Records, scale: Scale) -> tuple[Hypothesis, ...]:
     loss, learned = "the interpolated loss", "(att, one embedding a word)"
     return (
         Hypothesis("It is the mixture of two metrics: the LM's is IP, the neighbours' L2",
-                   "neighbours (att) by IP, not L2", "against", ("L2 and IP differ little, exact search (each at its own τ)", None)),
+                   "neighbours (att) by IP, not L2", "against",
+                   ("L2 and IP differ little, exact search (each at its own τ)", None)),
         *_best_of("… it is L2 alone", "the words retrieved by {}, scored by their L2 to W_sm", "by itself",
                   "retrieved words by their L2 to W_sm do not help ({})",
                   {state: by_distance(scale, state) for state in STATES}, records),
