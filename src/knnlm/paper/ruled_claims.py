@@ -11,7 +11,7 @@ from typing import Literal
 from knnlm.paper.expected import printed_row, published
 from knnlm.paper.findings import OVER, Claim, Compared, Term, better, gain
 from knnlm.paper.recipes.baselines import exactly, paper_arm
-from knnlm.paper.recipes.ensembling import two_stores, with_head, with_lms, with_one
+from knnlm.paper.recipes.ensembling import memory_and_neighbours, two_stores, with_head, with_lms, with_one
 from knnlm.paper.recipes.ruled_out import by_choice, by_distance
 from knnlm.paper.recipes.substitutes import STATES
 from knnlm.paper.rows import Listed
@@ -100,9 +100,14 @@ def _training(scale: Scale) -> list[Claim]:
         found += _over(f"a memorising LM does not help ({step:,} updates further)", "Memory alone is not the reason.",
                        "appendix E.6.1", gains(with_one("memorised", step)), theirs if step == steps[-1] else None,
                        "no more")  # fmt: skip
+    memory = with_one("memorised", steps[-1])
+    found += _over("neighbours still help beside a memorising LM", "They are not the same memory.", "beyond",
+                   _leads(memory_and_neighbours(scale), memory), None)  # fmt: skip
+    found += _over("neighbours help more than a memorising LM", "Each with the main LM.", "beyond",
+                   _leads(with_lms(scale, 0, knn=True), memory), None)  # fmt: skip
     where, seed = "appendix E.6.2", scale.seeds[1]
     found += _over("a memorising LM helps less than a second LM", "At its longest training.", "beyond",
-                   _leads(with_one(seed), with_one("memorised", steps[-1])), None)  # fmt: skip
+                   _leads(with_one(seed), memory), None)  # fmt: skip
     student, knn_student = with_one("taught-by-lm"), with_one("taught-by-knn-lm")
     found += _over("an LM taught by the LM does not help", "Soft labels alone are not the reason.", where,
                    gains(student), None, "no more")  # fmt: skip

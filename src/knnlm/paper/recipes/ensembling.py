@@ -28,9 +28,17 @@ def ensembles(scale: Scale) -> Recipe:
     return Recipe("ensembles", "Several LMs", labels, tuple(rows))
 
 
+def memory_and_neighbours(scale: Scale) -> Ensemble:
+    """The main LM, the one that memorised longest, and neighbours."""
+    return replace(
+        with_one("memorised", scale.lm("memorised").preset.keep[-1]), neighbours=(exactly(paper_arm(scale)),)
+    )
+
+
 def memorised(scale: Scale) -> Recipe:
-    """The main LM with one that began as it and was trained on without dropout, at several updates."""
-    rows = tuple(with_one("memorised", step) for step in scale.lm("memorised").preset.keep)
+    """The main LM with one that began as it and was trained on without dropout, at several updates; and at its last
+    with neighbours."""
+    rows = (*(with_one("memorised", step) for step in scale.lm("memorised").preset.keep), memory_and_neighbours(scale))
     return Recipe(
         "memorised", "An LM that memorises", ("tab:overfit", "app:overfitting", "appendix E.6", "app:failed"), rows
     )
