@@ -18,6 +18,7 @@ from knnlm.paper.present.shares import best_over_calibrated
 from knnlm.paper.present.words import numbers
 from knnlm.paper.recipes.baselines import exactly, paper_arm
 from knnlm.paper.recipes.clusters import pressed
+from knnlm.paper.recipes.ensembling import with_one
 from knnlm.paper.rows import Learned
 from knnlm.paper.scales import Scale
 from knnlm.paper.shares import share_of_calibration, share_of_gain
@@ -99,7 +100,10 @@ def _answer(named: Named, records: Records, scale: Scale) -> list[str]:
     if mask.verdict == "holds" and state.verdict == index.verdict == "does not hold":
         owed.append("So the gain is owed neither to the state that finds them nor to the errors of an index, and grows "
                     "with the number that have a say.")  # fmt: skip
-    return [" ".join(text), " ".join([*owed, *_pressed(records, scale), *_ensemble(named, scale)])]
+    return [
+        " ".join(text),
+        " ".join([*owed, *_pressed(records, scale), *_ensemble(named, scale), *_memory(named, records, scale)]),
+    ]
 
 
 def _ensemble(named: Named, scale: Scale) -> list[str]:
@@ -112,6 +116,20 @@ def _ensemble(named: Named, scale: Scale) -> list[str]:
     second, two, most = (named[name] for name in wanted)
     return [f"A second LM in the place of neighbours gains {numbers(second)}; neighbours on top of two LMs gain "
             f"{numbers(two)}, on top of {len(names) + 1} LMs {numbers(most)}; all of them calibrated."]  # fmt: skip
+
+
+def _memory(named: Named, records: Records, scale: Scale) -> list[str]:
+    """Beside an LM that memorised."""
+    last = scale.lm("memorised").preset.keep[-1]
+    wanted = (f"a memorising LM does not help ({last:,} updates further){OVER_CALIBRATED}",
+              f"neighbours still help beside a memorising LM{OVER_CALIBRATED}")  # fmt: skip
+    if not all(name in named for name in wanted):
+        return []
+    alone, beside = (named[name] for name in wanted)
+    memorised = records[with_one("memorised", last).name]["results"]["others"][0]
+    return [f"An LM that went on from this one without dropout until it had memorised much of the text (training "
+            f"perplexity {memorised['train_ppl']:.1f}) gains {numbers(alone)} in their place, and neighbours on top of "
+            f"it {numbers(beside)}."]  # fmt: skip
 
 
 def _pressed(records: Records, scale: Scale) -> list[str]:
