@@ -100,10 +100,9 @@ def _answer(named: Named, records: Records, scale: Scale) -> list[str]:
     if mask.verdict == "holds" and state.verdict == index.verdict == "does not hold":
         owed.append("So the gain is owed neither to the state that finds them nor to the errors of an index, and grows "
                     "with the number that have a say.")  # fmt: skip
-    return [
-        " ".join(text),
-        " ".join([*owed, *_pressed(records, scale), *_ensemble(named, scale), *_memory(named, records, scale)]),
-    ]
+    others = [*_ensemble(named, scale), *_memory(named, records, scale)]
+    beside_lms = [" ".join(["**Beside other LMs.**", *others])] if others else []
+    return [" ".join(text), " ".join([*owed, *_pressed(records, scale)]), *beside_lms]
 
 
 def _ensemble(named: Named, scale: Scale) -> list[str]:
