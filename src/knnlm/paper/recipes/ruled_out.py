@@ -41,8 +41,7 @@ def location(scale: Scale) -> Recipe:
 
 
 def stolen(scale: Scale) -> Recipe:
-    """E.4: the main LM, its other seeds, and narrower LMs, whose words have less room."""
-    main = scale.shape("main").width
-    narrower = (lm for lm in scale.widths if scale.shape(lm).width < main)
-    rows = tuple(Reach(lm) for lm in (*scale.seeds, *narrower))
+    """E.4: the main LM, its other seeds, and the narrowest LM, whose words have least room."""
+    narrowest = min(scale.widths, key=lambda lm: scale.shape(lm).width)
+    rows = tuple(Reach(lm) for lm in dict.fromkeys((*scale.seeds, narrowest)))
     return Recipe("stolen", "Stolen probabilities", ("app:stolen_prob", "app:failed"), rows)
