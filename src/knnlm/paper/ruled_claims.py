@@ -79,6 +79,8 @@ def _ensembles(scale: Scale) -> list[Claim]:
     for lm in names:
         found += _over(f"a second LM helps ({lm})", "Another LM of the same kind, mixed in.", where,
                        gains(with_one(lm)), 1 / (1 + theirs[scale.lm(lm).preset.embeddings].change) - 1)  # fmt: skip
+    found += _over("neighbours help one LM", "As an ensemble of it and them.", "beyond",
+                   gains(with_lms(scale, 0, knn=True)), None)  # fmt: skip
     found += _over(f"a second LM helps more than neighbours ({names[0]})", "At the same number of components.", where,
                    _leads(with_one(names[0]), with_lms(scale, 0, knn=True)),
                    (1 + neighbours.change) / (1 + theirs[1].change) - 1)  # fmt: skip

@@ -6,7 +6,8 @@ An unreachable word lies inside the convex hull of the others (Demeter et al., 2
 sample: most are shown to be reachable by a state that is found by a perceptron, all words at once; for each of the rest
 a linear programme finds such a state or shows that there is none, with only those words as constraints that matter.
 "None" means none that leads by an angle of more than 1e-7: (W_v - W_u)·h ≤ 1e-7 for gaps of length one and |h| ≤ 1 in
-every coordinate. Words with equal rows take each other's place and count as unreachable. Knows nothing of LMs.
+every coordinate, to the solver's precision. Words with equal rows take each other's place and count as unreachable.
+Knows nothing of LMs.
 """
 
 from typing import NamedTuple
@@ -89,7 +90,7 @@ def _programme(rows: NDArray[np.float64], word: int, state: NDArray[np.float64])
     while True:
         constraints = np.column_stack([-gaps[chosen], np.ones(len(chosen))])
         solved = linprog(objective, A_ub=constraints, b_ub=np.zeros(len(chosen)), bounds=bounds, method="highs")
-        if solved.x is None:
+        if not solved.success:
             raise KnnlmError(f"the linear programme of word {word} was not solved ({solved.message}): report it")
         if float(solved.x[-1]) <= _ANGLE:
             return False

@@ -24,6 +24,9 @@ from knnlm.paper.scales import Scale
 from knnlm.paper.shares import share_of_calibration, share_of_gain
 
 Named = Mapping[str, Finding]
+NEAR, LITTLE = 0.05, 0.01
+"""Two things do about as well where the interval of their difference lies within the first; a difference is next to
+nothing where it lies within the second."""
 
 
 def answer(found: Findings, records: Records, scale: Scale) -> list[Section]:
@@ -62,9 +65,9 @@ def _opening(records: Records, scale: Scale) -> list[str]:
         f"{r['lm']['parameters'] / 1e6:.1f} million parameters, {r['rows']:,} stored contexts).",
         "**How to read the numbers.** An effect says how much higher perplexity per word is without a thing (a word is "
         f"{base['tokens'] / base['words']:.1f} tokens here): plus means that the thing helps. Behind it stands its "
-        "95\u00a0% interval over documents. Perplexities are of one LM and per token; effects are means over seeds. "
-        "The *calibrated LM* is the same LM made less sure of itself, with nothing retrieved: its softmax is flattened "
-        f"(temperature {base['calibrated_temperature']:.2f}), and "
+        "95\u00a0% interval over documents. Perplexities are of one LM and per token; effects are means over the seeds "
+        "that were measured. The *calibrated LM* is the same LM with two numbers tuned and nothing retrieved: its "
+        f"softmax gets a temperature ({base['calibrated_temperature']:.2f}; above one it is less sure of itself), and "
         f"{100 * base['calibrated_share']:.1f}\u00a0% of its probability goes to plain word frequencies. What is "
         "gained *over the calibrated LM* is not owed to a correction of that kind.",
     ]
@@ -81,8 +84,8 @@ def _answer(named: Named, records: Records, scale: Scale) -> list[str]:
     helps, beside, versus, state, index, mask = (named[name] for name in wanted)
     r = records[knn.name]["results"]
     theirs = 1 / (1 + printed_row("tab:knn_baselines", name="kNN-LM-L2").change) - 1
-    as_well = "about as well as neighbours"
-    as_well = "less than neighbours" if versus.low > 0 else "better than neighbours" if versus.high < 0 else as_well
+    alike = "about as well as" if versus.low > -NEAR and versus.high < NEAR else "not clearly better or worse than"
+    as_well = f"{'less well than' if versus.low > 0 else 'better than' if versus.high < 0 else alike} neighbours"
     text = [
         f"**The answer.** On test text the LM has perplexity {r['base']['ppl']:.1f} per token, with exact neighbours "
         f"{r['tuned']['ppl']:.1f}: {numbers(helps)}; in the paper, with its index, {percent(theirs)}. "
@@ -97,7 +100,8 @@ def _answer(named: Named, records: Records, scale: Scale) -> list[str]:
         f"is worth {numbers(state)}, an index in the place of exact search {numbers(index)}, and letting all "
         f"{r['rows']:,} contexts vote, not the nearest {k}, {numbers(mask)}."
     ]
-    if mask.verdict == "holds" and state.verdict == index.verdict == "does not hold":
+    little = all(abs(end) < LITTLE for f in (state, index) for end in (f.low, f.high))
+    if mask.verdict == "holds" and little:
         owed.append("So the gain is owed neither to the state that finds them nor to the errors of an index, and grows "
                     "with the number that have a say.")  # fmt: skip
     others = [*_ensemble(named, scale), *_memory(named, records, scale)]
@@ -108,13 +112,14 @@ def _answer(named: Named, records: Records, scale: Scale) -> list[str]:
 def _ensemble(named: Named, scale: Scale) -> list[str]:
     """Beside other LMs."""
     names = scale.ruled_out.ensemble
-    wanted = [f"a second LM helps ({names[0]}){OVER_CALIBRATED}", *(
+    wanted = [f"neighbours help one LM{OVER_CALIBRATED}", f"a second LM helps ({names[0]}){OVER_CALIBRATED}", *(
         f"neighbours still help {count} LMs{OVER_CALIBRATED}" for count in (2, len(names) + 1))]  # fmt: skip
     if not all(name in named for name in wanted):
         return []
-    second, two, most = (named[name] for name in wanted)
-    return [f"A second LM in the place of neighbours gains {numbers(second)}; neighbours on top of two LMs gain "
-            f"{numbers(two)}, on top of {len(names) + 1} LMs {numbers(most)}; all of them calibrated."]  # fmt: skip
+    one, second, two, most = (named[name] for name in wanted)
+    return [f"With all weights and temperatures fitted together, neighbours gain {numbers(one)} over the calibrated LM "
+            f"and a second LM in their place {numbers(second)}; neighbours on top of two LMs gain "
+            f"{numbers(two)}, on top of {len(names) + 1} LMs {numbers(most)}."]  # fmt: skip
 
 
 def _memory(named: Named, records: Records, scale: Scale) -> list[str]:
@@ -126,8 +131,8 @@ def _memory(named: Named, records: Records, scale: Scale) -> list[str]:
         return []
     alone, beside = (named[name] for name in wanted)
     memorised = records[with_one("memorised", last).name]["results"]["others"][0]
-    return [f"An LM that went on from this one without dropout until it had memorised much of the text (training "
-            f"perplexity {memorised['train_ppl']:.1f}) gains {numbers(alone)} in their place, and neighbours on top of "
+    return [f"An LM that went on from this one without dropout, to memorise the text (training perplexity "
+            f"{memorised['train_ppl']:.1f}), gains {numbers(alone)} in the neighbours' place, and neighbours on top of "
             f"it {numbers(beside)}."]  # fmt: skip
 
 
@@ -137,7 +142,7 @@ def _pressed(records: Records, scale: Scale) -> list[str]:
     share = share_of_gain(records, substitutes.seeds_of(records, row), knn, "on_calibrated", "calibrated")
     if not math.isfinite(share.value):
         return []
-    return [f"Nor need they be single contexts: pressed to {scale.clusters('main', row.size):,} clusters, the store "
+    return [f"Pressed to {scale.clusters('main', row.size):,} clusters, the store "
             f"has {substitutes.share_text(share)} of what neighbours gain over the calibrated LM, and nothing is "
             "looked up."]  # fmt: skip
 

@@ -11,7 +11,7 @@ Knows findings; of records only which of several rows was best on validation tex
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 from knnlm.paper.findings import OVER, OVER_CALIBRATED, Finding, Records
@@ -55,10 +55,10 @@ def hypotheses(records: Records, scale: Scale) -> tuple[Hypothesis, ...]:
         *_best_of("It is which words are retrieved, not how near", "neighbours, not their words alone ({})",
                   "against", "neighbours beat their words without their distances ({})",
                   {"with duplicates": by_choice(scale, True), "each once": by_choice(scale, False)}, records),
-        Hypothesis("It is the window: neighbours help where it holds less context",
+        Hypothesis("It is the window: the gain depends on how much context it holds",
                    "the third of the tokens with most context, not with least: what neighbours gain, per token",
                    "against", ("what neighbours gain does not depend on the context in the window", None)),
-        Hypothesis("It is the document: neighbours help in some part of it",
+        Hypothesis("It is the document: the gain depends on the part of it",
                    "the last third of the places, not the first: what neighbours gain, per token",
                    "against", ("what neighbours gain does not depend on the place in the document", None)),
         Hypothesis("The LM can never choose some words (stolen probabilities)",
@@ -112,7 +112,7 @@ def _best_of(
 
 def hypotheses_parts(named: Named, records: Records, scale: Scale) -> list[Part]:
     """How to read the table, and the table; nothing where none of it was measured."""
-    found = {**named, **_stolen(named)}
+    found = {**named, **_stolen(named, scale)}
     every = hypotheses(records, scale)
     if not any(name in found for h in every for name in h.claims if name):
         return []
@@ -163,21 +163,13 @@ def _effect(name: str | None, named: Named, records: Records, scale: Scale) -> s
         return ""
     if name != STOLEN:
         return numbers(named[name], paper=False)
-    found = [records[row.name]["results"] for row in ruled_out.stolen(scale).rows if row.name in records]
-    return "; ".join(
-        f"{r['unreachable']:,} of {r['words']:,} words (width {r['lm']['width']:,})" for r in _widths(found)
-    )
+    found = [records[row.name]["results"] for row in ruled_out.stolen(scale).rows
+             if row.name in records and row.lm[0] in scale.seeds]  # fmt: skip
+    worst = max(found, key=lambda r: r["unreachable"])
+    return f"{worst['unreachable']:,} of {worst['words']:,} words"
 
 
-def _widths(found: Sequence[Any]) -> list[Any]:
-    """One LM of each width, the one with most such words."""
-    worst: dict[int, Any] = {}
-    for r in sorted(found, key=lambda r: r["unreachable"]):
-        worst[r["lm"]["width"]] = r
-    return [worst[width] for width in sorted(worst)]
-
-
-def _stolen(named: Named) -> dict[str, Finding]:
-    """Of all LMs together: the worst of them."""
-    found = [f for name, f in named.items() if name.startswith(STOLEN)]
+def _stolen(named: Named, scale: Scale) -> dict[str, Finding]:
+    """Of all seeds of the main LM together: the worst of them."""
+    found = [f for lm in scale.seeds if (f := named.get(f"{STOLEN} ({lm})")) is not None]
     return {STOLEN: max(found, key=lambda f: f.effect)} if found else {}

@@ -104,8 +104,9 @@ def paragraph(reason: Reason, named: Named) -> str:
         ours = [f"{at} {numbers(f, paper=False)}" for at, f in first.settings.items() if f is not None]
         text += f" Here, {first.shown}: {'; '.join([*theirs, *ours])}: **{first.reading}**."
     for other in found[1:]:
-        at, f = (SETTINGS[2], other.over) if other.over is not None else (SETTINGS[1], other.own)
-        text += f" {other.shown[0].upper()}{other.shown[1:]}: {numbers(f, paper=False)} {at}: **{other.reading}**."
+        over = "" if other.over is None else f", {numbers(other.over, paper=False)} {SETTINGS[2]}"
+        text += (f" {other.shown[0].upper()}{other.shown[1:]}: {numbers(other.own, paper=False)} {SETTINGS[1]}"
+                 f"{over}: **{other.reading}**.")  # fmt: skip
     return text
 
 
