@@ -93,7 +93,7 @@ class EnsembleBench:
             model, queries = self.workshop.model(*lm).model, self.workshop.queries(*lm)
             temperature = base.calibration.temperature
             self._tempered[lm] = {
-                factor: Splits(*(tempered_logprobs(model, q.key("ffn").all(), q.targets, factor * temperature)
+                factor: Splits(*(tempered_logprobs(model, q.key("ffn"), q.targets, factor * temperature)
                                  for q in queries))
                 for factor in FACTORS
             }  # fmt: skip

@@ -63,7 +63,7 @@ _SAYS = {("without", True): "gone without it", ("without", False): "there withou
 
 
 def audit_parts(named: Named, scale: Scale) -> list[Part]:
-    """The table, and what it comes to; nothing where nothing was measured."""
+    """How to read the table, and the table; nothing where nothing was measured."""
     rows = []
     for c in confounds(scale):
         if (f := named.get(c.claim)) is None:

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 from knnlm.paper.findings import OVER, OVER_CALIBRATED, Finding, Records
+from knnlm.paper.place_findings import MARGIN, STOLEN
 from knnlm.paper.present.content import Part, Table, percent
 from knnlm.paper.present.words import numbers
 from knnlm.paper.recipes import ruled_out
@@ -24,6 +25,7 @@ from knnlm.paper.rows import Listed
 from knnlm.paper.scales import Scale
 
 Named = Mapping[str, Finding]
+Decided = Literal["by itself", "against", "for"]
 NEIGHBOURS = {"tuned": "kNN helps, exact search (each at its own τ)", "on_calibrated": "kNN helps the calibrated LM"}
 NOT_YET = "not measured"
 
@@ -34,7 +36,7 @@ class Hypothesis(NamedTuple):
 
     says: str
     tested: str
-    decided: Literal["by itself", "against", "for"]
+    decided: Decided
     claims: tuple[str, str | None]
 
 
@@ -46,13 +48,13 @@ def hypotheses(records: Records, scale: Scale) -> tuple[Hypothesis, ...]:
         Hypothesis("It is the mixture of two metrics: the LM's is IP, the neighbours' L2",
                    "neighbours (att) by IP, not L2", "against",
                    ("L2 and IP differ little, exact search (each at its own τ)", None)),
-        *_best_of("… it is L2 alone", "the words retrieved by {}, scored by their L2 to W_sm", "by itself",
+        _best_of("… it is L2 alone", "the words retrieved by {}, scored by their L2 to W_sm", "by itself",
                   "retrieved words by their L2 to W_sm do not help ({})",
                   {state: by_distance(scale, state) for state in STATES}, records),
-        *_best_of("It is sparsity: few words get all the probability", "the LM's own {} likeliest words, renormalised",
+        _best_of("It is sparsity: few words get all the probability", "the LM's own {} likeliest words, renormalised",
                   "by itself", "the LM's own {} likeliest words do not help",
                   {str(k): Listed(k=k) for k in scale.ruled_out.lists}, records),
-        *_best_of("It is which words are retrieved, not how near", "neighbours, not their words alone ({})",
+        _best_of("It is which words are retrieved, not how near", "neighbours, not their words alone ({})",
                   "against", "neighbours beat their words without their distances ({})",
                   {"with duplicates": by_choice(scale, True), "each once": by_choice(scale, False)}, records),
         Hypothesis("It is the window: the gain depends on how much context it holds",
@@ -87,17 +89,13 @@ def hypotheses(records: Records, scale: Scale) -> tuple[Hypothesis, ...]:
     )  # fmt: skip
 
 
-STOLEN = "every word can be the most probable one"
-
-
-def _over(says: str, tested: str, decided: Literal["by itself", "against", "for"], claim: str) -> Hypothesis:
+def _over(says: str, tested: str, decided: Decided, claim: str) -> Hypothesis:
     return Hypothesis(says, tested, decided, (claim, f"{claim}{OVER_CALIBRATED}"))
 
 
 def _best_of(
-    says: str, tested: str, decided: Literal["by itself", "against"], claim: str, rows: Mapping[str, Any],
-    records: Records,
-) -> list[Hypothesis]:  # fmt: skip
+    says: str, tested: str, decided: Decided, claim: str, rows: Mapping[str, Any], records: Records
+) -> Hypothesis:  # fmt: skip
     """A hypothesis that several rows could carry: the one that is best on validation text, over the LM and over the
     calibrated LM, which may be two."""
     best = []
@@ -107,7 +105,7 @@ def _best_of(
         best.append(min(ppl, key=lambda words: ppl[words], default=next(iter(rows))))
     shown = tested.format(best[0]) + (f" (over the calibrated LM: {best[1]})" if best[0] != best[1] else "")
     claims = (claim.format(best[0]), f"{claim.format(best[1])}{OVER_CALIBRATED}")
-    return [Hypothesis(says, shown, decided, claims)]
+    return Hypothesis(says, shown, decided, claims)
 
 
 def hypotheses_parts(named: Named, records: Records, scale: Scale) -> list[Part]:
@@ -129,12 +127,13 @@ def hypotheses_parts(named: Named, records: Records, scale: Scale) -> list[Part]
 
 
 def _reading(named: Named) -> str:
+    places = f"{100 * MARGIN:g} %"
     text = (
         "Each hypothesis is put to a test. **Ruled out**: what was tested does not help, or what speaks against it "
         "holds. **A part at most**: it helps, but its whole interval lies below half of what neighbours gain. **Not "
-        "ruled out** is not to say that it is true. **Undecided**: the interval allows either (places differ from 1 % "
-        "on). Of several ways to test the same, the one that is best on validation text. Effects are of perplexity per "
-        "word where nothing else is said."
+        "ruled out** is not to say that it is true. **Undecided**: the interval allows either (places differ from "
+        f"{places} on). Of several ways to test the same, the one that is best on validation text. Effects are of "
+        "perplexity per word where nothing else is said."
     )
     gains = [named[name].effect for name in NEIGHBOURS.values() if name in named]
     if len(gains) == 2:
