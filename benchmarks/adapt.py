@@ -1,10 +1,11 @@
-"""A store of a real model: perplexities, and speed with and without retrieval, side by side in one run.
+"""A store of a real model: perplexities, and speed with and without retrieval, side by side in one
+run.
 
     .venv/bin/python benchmarks/adapt.py STORE --name NAME --valid VALID --test TEST [--into docs/results/adapt.json]
 
-Tunes, evaluates, generates the same number of tokens with the base LM and with the kNN-LM in turn, and builds a store
-of a part of the test text in turn with bare passes of the model's body over the same windows. Medians of ratios. The
-record goes into the JSON under NAME; docs/adapt.md shows it.
+Tunes, evaluates, generates the same number of tokens with the base LM and with the kNN-LM in turn,
+and builds a store of a part of the test text in turn with bare passes of the model's body over the
+same windows. Medians of ratios. The record goes into the JSON under NAME; docs/adapt.md shows it.
 """
 
 import argparse
@@ -19,16 +20,16 @@ import torch
 
 import knnlm
 from knnlm.api import Loaded
+from knnlm.datastore import build_entries
+from knnlm.datastore.entries import Entries
 from knnlm.files import finite
-from knnlm.lm.documents import Files
-from knnlm.lm.load import LanguageModel
-from knnlm.lm.portions import Excerpts
-from knnlm.lm.tokenizer import encode, encode_prompt
-from knnlm.lm.windows import windows
+from knnlm.hidden_states.forward import BATCH_TOKENS
+from knnlm.models.load import LanguageModel
 from knnlm.resolve import the_model
-from knnlm.states import build_states
-from knnlm.states.forward import BATCH_TOKENS
-from knnlm.states.store import Store
+from knnlm.text.documents import Files
+from knnlm.text.portions import Excerpts
+from knnlm.text.tokenizer import encode, encode_prompt
+from knnlm.text.windows import windows
 
 
 def generation(loaded: Loaded, prompt: str, new: int, repeats: int) -> dict[str, float]:
@@ -39,9 +40,13 @@ def generation(loaded: Loaded, prompt: str, new: int, repeats: int) -> dict[str,
         for name, model in (("base", loaded.model.base), ("knn", loaded.model)):
             began = time.perf_counter()
             model.generate(
-                ids, attention_mask=torch.ones_like(ids), max_new_tokens=new, min_new_tokens=new, do_sample=False,
+                ids,
+                attention_mask=torch.ones_like(ids),
+                max_new_tokens=new,
+                min_new_tokens=new,
+                do_sample=False,
                 pad_token_id=0,
-            )  # fmt: skip
+            )
             if repeat:  # the first warms up
                 rates[name].append(new / (time.perf_counter() - began))
     ratios = [k / b for k, b in zip(rates["knn"], rates["base"], strict=True)]
@@ -52,8 +57,9 @@ def generation(loaded: Loaded, prompt: str, new: int, repeats: int) -> dict[str,
     }
 
 
-def building(lm: LanguageModel, store: Store, text: Excerpts, repeats: int) -> dict[str, float]:
-    """Input tokens a second of `build`, and of bare passes of the model's body over the same windows, in turn."""
+def building(lm: LanguageModel, store: Entries, text: Excerpts, repeats: int) -> dict[str, float]:
+    """Input tokens a second of `build`, and of bare passes of the model's body over the same
+    windows, in turn."""
     shape = {"window": store.meta["window"], "stride": store.meta["stride"]}
     pieces = [
         torch.from_numpy(e.tokens[w.start : w.stop].astype("int64"))
@@ -62,7 +68,10 @@ def building(lm: LanguageModel, store: Store, text: Excerpts, repeats: int) -> d
     ]
     pieces.sort(key=len, reverse=True)
     size = BATCH_TOKENS // shape["window"]
-    groups = [torch.nn.utils.rnn.pad_sequence(pieces[i : i + size], True) for i in range(0, len(pieces), size)]
+    groups = [
+        torch.nn.utils.rnn.pad_sequence(pieces[i : i + size], True)
+        for i in range(0, len(pieces), size)
+    ]
     total, rates = sum(map(len, pieces)), {"bare": list[float](), "build": list[float]()}
     for _ in range(repeats):
         began = time.perf_counter()
@@ -72,7 +81,7 @@ def building(lm: LanguageModel, store: Store, text: Excerpts, repeats: int) -> d
         rates["bare"].append(total / (time.perf_counter() - began))
         with tempfile.TemporaryDirectory() as out:
             began = time.perf_counter()
-            build_states(lm, text, Path(out) / "store", **shape)
+            build_entries(lm, text, Path(out) / "store", **shape)
             rates["build"].append(total / (time.perf_counter() - began))
     ratios = [ours / bare for ours, bare in zip(rates["build"], rates["bare"], strict=True)]
     return {
@@ -94,15 +103,23 @@ def main() -> None:
     parser.add_argument("--build-characters", type=int, default=40_000)
     parser.add_argument("--into", type=Path)
     given = parser.parse_args()
-    store = knnlm.open_store(given.store)
+    store = knnlm.open_entries(given.store)
     lm = the_model(store, None)
-    record: dict[str, Any] = {"rows": store.rows, "window": store.meta["window"], "stride": store.meta["stride"]}
+    record: dict[str, Any] = {
+        "rows": store.rows,
+        "window": store.meta["window"],
+        "stride": store.meta["stride"],
+    }
     knnlm.tune(store, given.valid, model=lm)
     tuned, found = knnlm.evaluate(store, given.test, model=lm)
     record |= {"index": tuned.retrieval.mask, "key": tuned.retrieval.key, **finite(found._asdict())}
     record["valid_tokens"], record["valid_interp_ppl"] = tuned.tokens, tuned.interp_ppl
-    record |= generation(knnlm.load(store, model=lm), given.test.read_text()[:400], given.tokens, given.repeats)
-    record |= building(lm, store, Excerpts(Files((given.test,)), given.build_characters), given.repeats)
+    record |= generation(
+        knnlm.load(store, model=lm), given.test.read_text()[:400], given.tokens, given.repeats
+    )
+    record |= building(
+        lm, store, Excerpts(Files((given.test,)), given.build_characters), given.repeats
+    )
     record |= {
         "repeats": given.repeats,
         "threads": torch.get_num_threads(),
@@ -112,7 +129,9 @@ def main() -> None:
     print(json.dumps(record, indent=1))
     if given.into is not None:
         kept = json.loads(given.into.read_text()) if given.into.is_file() else {}
-        given.into.write_text(json.dumps({**kept, given.name: record}, indent=1, ensure_ascii=False) + "\n")
+        given.into.write_text(
+            json.dumps({**kept, given.name: record}, indent=1, ensure_ascii=False) + "\n"
+        )
 
 
 if __name__ == "__main__":

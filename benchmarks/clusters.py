@@ -1,10 +1,11 @@
-"""A store of a real model pressed to clusters: perplexities beside those of the search, and what pressing takes.
+"""A store of a real model pressed to clusters: perplexities beside those of the search, and what
+pressing takes.
 
     python benchmarks/clusters.py STORE --name NAME --valid VALID --test TEST [--into docs/results/clusters.json]
 
-The store is tuned already, and searched as it was tuned. `against` is the perplexity with clusters over that with the
-search, with the interval of a paired bootstrap. The record goes into the JSON under NAME; docs/adapt.md shows it.
-"""
+The store is tuned already, and searched as it was tuned. `against` is the perplexity with clusters
+over that with the search, with the interval of a paired bootstrap. The record goes into the JSON
+under NAME; docs/adapt.md shows it."""
 
 import argparse
 import json
@@ -17,34 +18,53 @@ import numpy as np
 
 import knnlm
 from knnlm.api import queries, source
-from knnlm.distillation import FOLDER
-from knnlm.evaluation import evaluate, evaluate_component, score
+from knnlm.datastore.entries import Entries, states_of
+from knnlm.evaluation.metrics import perplexity, ratio_interval
+from knnlm.evaluation.mixing import mix
+from knnlm.evaluation.settings import choose_settings
+from knnlm.evaluation.tuning import evaluate, evaluate_component, score
 from knnlm.files import finite
-from knnlm.metrics import perplexity, ratio_interval
-from knnlm.mixture import mix
 from knnlm.resolve import the_model
-from knnlm.settings import choose_tuned
-from knnlm.states.store import Store, states_of
+from knnlm.training.distillation import FOLDER
 
-_KEPT = ("tokens", "base_ppl", "interp_ppl", "ratio", "ratio_ci95", "ratio_ci95_unit", "lam", "temperature", "recall")
+_KEPT = (
+    "tokens",
+    "base_ppl",
+    "interp_ppl",
+    "ratio",
+    "ratio_ci95",
+    "ratio_ci95_unit",
+    "lam",
+    "temperature",
+    "recall",
+)
 _NAME = "benchmark"
 
 
-def pressed(store: Store, test: Store, search: Any, given: argparse.Namespace, lm: Any, count: int) -> dict[str, Any]:
+def pressed(
+    store: Entries, test: Entries, search: Any, given: argparse.Namespace, lm: Any, count: int
+) -> dict[str, Any]:
     """One number of clusters."""
-    shutil.rmtree(store.path / FOLDER / _NAME, ignore_errors=True)  # one that is there would be taken
+    shutil.rmtree(
+        store.path / FOLDER / _NAME, ignore_errors=True
+    )  # one that is there would be taken
     began = time.perf_counter()
     made = knnlm.distill(store, given.valid, model=lm, name=_NAME, key=given.key, size=count)
     seconds = time.perf_counter() - began
     base, component = test.lm_logprob.astype(np.float64), made.component
-    mixed = mix(base, component.target_logprobs(states_of(test, component.keys), test.targets), made.lam)
+    mixed = mix(
+        base, component.target_logprobs(states_of(test, component.keys), test.targets), made.lam
+    )
     found = finite(evaluate_component(test, component, made.lam)._asdict())
     interval = ratio_interval(search, mixed, test.table.columns["document"].all())
     return {
-        "count": count, "multiplications": component.multiplications, "seconds": round(seconds, 1),
-        **{name: found[name] for name in _KEPT}, "against": perplexity(mixed) / perplexity(search),
+        "count": count,
+        "multiplications": component.multiplications,
+        "seconds": round(seconds, 1),
+        **{name: found[name] for name in _KEPT},
+        "against": perplexity(mixed) / perplexity(search),
         "against_ci95": None if interval is None else [interval.low, interval.high],
-    }  # fmt: skip
+    }
 
 
 def main() -> None:
@@ -58,26 +78,35 @@ def main() -> None:
     parser.add_argument("--counts", default="512,2048,8192")
     parser.add_argument("--into", type=Path)
     given = parser.parse_args()
-    store = knnlm.open_store(given.store)
+    store = knnlm.open_entries(given.store)
     lm = the_model(store, None)
-    test, tuned = queries(store, source(given.test), lm), choose_tuned(store)
+    test, tuned = queries(store, source(given.test), lm), choose_settings(store)
     assert tuned is not None, "run 'knnlm tune' first"
     logs = score(store, test, tuned)
     search = mix(logs.lm, logs.knn, tuned.lam)
     found = finite(evaluate(store, test, tuned)._asdict())
     record: dict[str, Any] = {
-        "rows": store.rows, "words": store.vocab_size, "key": given.key, "knnlm": knnlm.__version__,
-        "search": {"mask": tuned.retrieval.mask, "key": tuned.retrieval.key, "k": tuned.retrieval.k,
-                   **{name: found[name] for name in _KEPT}},
+        "rows": store.rows,
+        "words": store.vocab_size,
+        "key": given.key,
+        "knnlm": knnlm.__version__,
+        "search": {
+            "mask": tuned.retrieval.mask,
+            "key": tuned.retrieval.key,
+            "k": tuned.retrieval.k,
+            **{name: found[name] for name in _KEPT},
+        },
         "clusters": [],
-    }  # fmt: skip
+    }
     for count in map(int, given.counts.split(",")):
         record["clusters"].append(pressed(store, test, search, given, lm, count))
         print(json.dumps(record["clusters"][-1]), flush=True)
     shutil.rmtree(store.path / FOLDER / _NAME)
     if given.into is not None:
         kept = json.loads(given.into.read_text()) if given.into.is_file() else {}
-        given.into.write_text(json.dumps({**kept, given.name: record}, indent=1, ensure_ascii=False) + "\n")
+        given.into.write_text(
+            json.dumps({**kept, given.name: record}, indent=1, ensure_ascii=False) + "\n"
+        )
 
 
 if __name__ == "__main__":

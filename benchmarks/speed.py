@@ -1,9 +1,10 @@
-"""Training and building beside bare PyTorch loops over the same model and windows, interleaved, medians.
+"""Training and building beside bare PyTorch loops over the same model and windows, interleaved,
+medians.
 
     .venv/bin/python benchmarks/speed.py [--preset demo] [--steps 40] [--repeats 5]
 
-Prints one JSON object. Ratios are what matters: both sides run in the same minutes on the same cores.
-"""
+Prints one JSON object. Ratios are what matters: both sides run in the same minutes on the same
+cores."""
 
 import argparse
 import json
@@ -16,16 +17,16 @@ from pathlib import Path
 import torch
 from torch.nn.functional import cross_entropy
 
-from knnlm.lm.batches import Batches
-from knnlm.lm.embedded import Embedded
-from knnlm.lm.load import load_model
-from knnlm.lm.portions import Excerpts
-from knnlm.lm.presets import Preset, new_model, preset
-from knnlm.lm.tokenizer import encode, token_stream, train_tokenizer
-from knnlm.lm.train import train
-from knnlm.lm.windows import windows
-from knnlm.states import build_states
-from knnlm.states.forward import BATCH_TOKENS
+from knnlm.datastore import build_entries
+from knnlm.hidden_states.forward import BATCH_TOKENS
+from knnlm.models.load import load_model
+from knnlm.models.presets import Preset, new_model, preset
+from knnlm.text.portions import Excerpts
+from knnlm.text.python_docs import PythonDocs
+from knnlm.text.tokenizer import encode, token_stream, train_tokenizer
+from knnlm.text.windows import windows
+from knnlm.training.language_model import train
+from knnlm.training.token_batches import Batches
 
 
 def bare_training(p: Preset, vocab: int, batches: Batches) -> float:
@@ -52,7 +53,8 @@ def our_training(p: Preset, text: Excerpts, valid: Excerpts) -> float:
 
 @torch.inference_mode()
 def bare_forward(folder: Path, text: Excerpts, window: int) -> float:
-    """Input tokens a second of the model's body over the same windows, full batches, nothing kept."""
+    """Input tokens a second of the model's body over the same windows, full batches, nothing
+    kept."""
     lm = load_model(folder)
     pieces = [
         torch.from_numpy(e.tokens[w.start : w.stop].astype("int64"))
@@ -73,11 +75,13 @@ def our_build(folder: Path, text: Excerpts, window: int) -> float:
     """Input tokens a second of `knnlm build` with both keys, tokenizing and writing included."""
     lm = load_model(folder)
     total = sum(
-        w.stop - w.start for e in encode(lm.tokenizer, text) for w in windows(len(e.tokens), window, window // 2)
+        w.stop - w.start
+        for e in encode(lm.tokenizer, text)
+        for w in windows(len(e.tokens), window, window // 2)
     )
     with tempfile.TemporaryDirectory() as out:
         began = time.perf_counter()
-        build_states(lm, text, Path(out) / "store", window=window)
+        build_entries(lm, text, Path(out) / "store", window=window)
         return total / (time.perf_counter() - began)
 
 
@@ -89,10 +93,12 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     given = parser.parse_args()
     p = replace(preset(given.preset), steps=given.steps, valid_every=given.steps, valid_tokens=4096)
-    text, valid = Excerpts(Embedded("train"), 1500), Excerpts(Embedded("valid"), 1500)
+    text, valid = Excerpts(PythonDocs("train"), 1500), Excerpts(PythonDocs("valid"), 1500)
     tokenizer = train_tokenizer((d.text for d in text), p.vocab_size)
     batches = Batches(token_stream(tokenizer, text), p.context, p.batch, 0)
-    rates: dict[str, list[float]] = {name: [] for name in ("bare training", "training", "bare forward", "build")}
+    rates: dict[str, list[float]] = {
+        name: [] for name in ("bare training", "training", "bare forward", "build")
+    }
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder)
         new_model(p, len(tokenizer), 0).save_pretrained(model)
@@ -102,7 +108,9 @@ def main() -> None:
             rates["training"].append(our_training(p, text, valid))
             rates["bare forward"].append(bare_forward(model, text, p.context))
             rates["build"].append(our_build(model, text, p.context))
-    found = {f"{name}, tokens/s": round(statistics.median(values)) for name, values in rates.items()}
+    found = {
+        f"{name}, tokens/s": round(statistics.median(values)) for name, values in rates.items()
+    }
     for ours, bare in (("training", "bare training"), ("build", "bare forward")):
         pairs = zip(rates[ours], rates[bare], strict=True)
         found[f"{ours} / {bare}"] = round(statistics.median(a / b for a, b in pairs), 3)

@@ -1,20 +1,22 @@
-"""Learning a head from a store beside the bare matrix products, and beside learning it through the frozen LM.
+"""Learning a head from a store beside the bare matrix products, and beside learning it through the
+frozen LM.
 
     .venv/bin/python benchmarks/substitutes.py [--preset laptop] [--batch 256] [--steps 30] [--repeats 5]
                                                [--characters 1500]
 
-Updates of one embedding a word over att, `batch` rows each, five ways, interleaved, medians of rows a second:
+Updates of one embedding a word over att, `batch` rows each, five ways, interleaved, medians of rows
+a second:
 
-    store     knnlm.learning: rows from the store's files, shuffled, loss, backward, AdamW; one whole epoch
+    store     knnlm.training: rows from the store's files, shuffled, loss, backward, AdamW; one whole epoch
     memory    the same products, loss and AdamW on one batch that is in memory already
     through   the frozen LM run over the windows that give the same rows, then the same update
     bare      the same with windows that do not overlap, so that most tokens have less context than the store's
     dropout   as bare, with dropout on in the frozen LM: what the paper's code does (and what keeps a CPU busy drawing)
 
-The others make `steps` updates. `--preset paper --batch 3072 --characters 60 --steps 2 --repeats 3` has the shape of
-the paper's LM, whose body is worth several of its output embedding (the laptop's is not), and its window for a batch.
-Prints one JSON object. The model is not trained: speed does not depend on what its weights are.
-"""
+The others make `steps` updates. `--preset paper --batch 3072 --characters 60 --steps 2 --repeats 3`
+has the shape of the paper's LM, whose body is worth several of its output embedding (the laptop's
+is not), and its window for a batch. Prints one JSON object. The model is not trained: speed does
+not depend on what its weights are."""
 
 import argparse
 import json
@@ -25,25 +27,25 @@ from pathlib import Path
 
 import torch
 
-from knnlm.learning.learn import BATCH
-from knnlm.learning.rows import RowBatches
-from knnlm.learning.substitutes import Substitute, begin
-from knnlm.lm.embedded import Embedded
-from knnlm.lm.load import LanguageModel, load_model
-from knnlm.lm.portions import Excerpts
-from knnlm.lm.presets import new_model, preset
-from knnlm.lm.tokenizer import token_stream, train_tokenizer
-from knnlm.states import build_states
-from knnlm.states.store import Store
-from knnlm.taps import Tap
-from knnlm.taps.head import output_embedding
+from knnlm.datastore import build_entries
+from knnlm.datastore.entries import Entries
+from knnlm.hidden_states import StateReader
+from knnlm.hidden_states.output_head import output_embedding
+from knnlm.models.load import LanguageModel, load_model
+from knnlm.models.presets import new_model, preset
+from knnlm.text.portions import Excerpts
+from knnlm.text.python_docs import PythonDocs
+from knnlm.text.tokenizer import token_stream, train_tokenizer
+from knnlm.training.entry_batches import RowBatches
+from knnlm.training.initial import ComponentSpec, begin
+from knnlm.training.learn import BATCH
 
 
 class Head:
     """A head and its optimiser."""
 
     def __init__(self, lm: LanguageModel) -> None:
-        self.module = begin(Substitute(), output_embedding(lm.model).weight)
+        self.module = begin(ComponentSpec(), output_embedding(lm.model).weight)
         self.optimizer = torch.optim.AdamW(self.module.parameters(), lr=1e-4, fused=True)
 
     def update(self, states: torch.Tensor, targets: torch.Tensor) -> None:
@@ -53,7 +55,7 @@ class Head:
         self.optimizer.zero_grad(set_to_none=True)
 
 
-def from_store(lm: LanguageModel, store: Store, rows: int) -> float:
+def from_store(lm: LanguageModel, store: Entries, rows: int) -> float:
     """Rows a second of an epoch, reading and shuffling included."""
     began = time.perf_counter()
     head, batches = Head(lm), RowBatches([store.key("att")], store.targets, rows, seed=0)
@@ -63,7 +65,7 @@ def from_store(lm: LanguageModel, store: Store, rows: int) -> float:
     return batches.steps_per_epoch * rows / (time.perf_counter() - began)
 
 
-def from_memory(lm: LanguageModel, store: Store, rows: int, steps: int) -> float:
+def from_memory(lm: LanguageModel, store: Entries, rows: int, steps: int) -> float:
     """Rows a second of the same update on a batch that is there."""
     head, batch = Head(lm), RowBatches([store.key("att")], store.targets, rows, seed=0).at(0)
     began = time.perf_counter()
@@ -73,11 +75,17 @@ def from_memory(lm: LanguageModel, store: Store, rows: int, steps: int) -> float
 
 
 def through_the_lm(
-    lm: LanguageModel, tokens: torch.Tensor, windows_of: tuple[int, int], rows: int, steps: int, dropout: bool = False
+    lm: LanguageModel,
+    tokens: torch.Tensor,
+    windows_of: tuple[int, int],
+    rows: int,
+    steps: int,
+    dropout: bool = False,
 ) -> float:
-    """Rows a second where the LM is run for every batch; of each window its last `stride` tokens are learned from."""
+    """Rows a second where the LM is run for every batch; of each window its last `stride` tokens
+    are learned from."""
     context, stride = windows_of
-    head, tap = Head(lm), Tap(lm.model, ["att", "ffn"])
+    head, reader = Head(lm), StateReader(lm.model, ["att", "ffn"])
     windows = max(1, rows // stride)
     assert windows * stride == rows, "the same rows an update as the others"
     pieces = tokens.unfold(0, context + 1, stride)
@@ -86,10 +94,15 @@ def through_the_lm(
     for step in range(steps):
         ids = pieces[torch.arange(step * windows, (step + 1) * windows) % len(pieces)]
         with torch.no_grad():
-            states = tap.read(ids[:, :-1]).of("att")[:, -stride:].reshape(windows * stride, -1).float()
+            states = (
+                reader.read(ids[:, :-1])
+                .of("att")[:, -stride:]
+                .reshape(windows * stride, -1)
+                .float()
+            )
         head.update(states, ids[:, -stride:].reshape(-1))
     lm.model.eval()
-    tap.close()
+    reader.close()
     return steps * rows / (time.perf_counter() - began)
 
 
@@ -105,23 +118,33 @@ def main() -> None:
     p = preset(given.preset)
     if given.batch % p.context:
         parser.error(f"--batch must be a multiple of the preset's window: --batch {p.context}")
-    text = Excerpts(Embedded("train"), given.characters)
-    rates: dict[str, list[float]] = {name: [] for name in ("store", "memory", "through", "bare", "dropout")}
+    text = Excerpts(PythonDocs("train"), given.characters)
+    rates: dict[str, list[float]] = {
+        name: [] for name in ("store", "memory", "through", "bare", "dropout")
+    }
     with tempfile.TemporaryDirectory() as folder:
-        tokenizer = train_tokenizer((d.text for d in Embedded("train")), p.vocab_size)
+        tokenizer = train_tokenizer((d.text for d in PythonDocs("train")), p.vocab_size)
         new_model(p, len(tokenizer), 0).save_pretrained(folder)
         tokenizer.save_pretrained(folder)
         lm = load_model(folder)
-        store = build_states(lm, text, Path(folder) / "store", keys=["att"])
+        store = build_entries(lm, text, Path(folder) / "store", keys=["att"])
         tokens = torch.from_numpy(token_stream(tokenizer, text).astype("int64"))
         for _ in range(given.repeats):
             rates["store"].append(from_store(lm, store, given.batch))
             rates["memory"].append(from_memory(lm, store, given.batch, given.steps))
-            for name, stride in (("through", p.context // 2), ("bare", p.context), ("dropout", p.context)):
+            for name, stride in (
+                ("through", p.context // 2),
+                ("bare", p.context),
+                ("dropout", p.context),
+            ):
                 windows_of = (p.context, stride)
-                rate = through_the_lm(lm, tokens, windows_of, given.batch, given.steps, dropout=name == "dropout")
+                rate = through_the_lm(
+                    lm, tokens, windows_of, given.batch, given.steps, dropout=name == "dropout"
+                )
                 rates[name].append(rate)
-    found: dict[str, float] = {f"{name}, rows/s": round(statistics.median(values)) for name, values in rates.items()}
+    found: dict[str, float] = {
+        f"{name}, rows/s": round(statistics.median(values)) for name, values in rates.items()
+    }
     for other in ("memory", "through", "bare", "dropout"):
         pairs = zip(rates["store"], rates[other], strict=True)
         found[f"store / {other}"] = round(statistics.median(a / b for a, b in pairs), 3)

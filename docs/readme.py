@@ -1,4 +1,5 @@
-"""Writes the answer into README.md, from the records of the laptop run. `make readme` runs it, a test checks it."""
+"""Writes the answer into README.md, from the records of the laptop run. `make readme` runs it, a
+test checks it."""
 
 import re
 from pathlib import Path
@@ -16,7 +17,9 @@ def with_answer(text: str) -> str:
     answer = readme(ROOT / RESULTS, LAPTOP_SCALE, f"{RESULTS}/figures")
     found, times = _PLACE.subn(lambda place: f"{place[1]}\n{answer}\n{place[2]}", text)
     if times != 1:
-        raise ValueError(f"the README has {times} places for the answer, not one: mark it by two comments")
+        raise ValueError(
+            f"the README has {times} places for the answer, not one: mark it by two comments"
+        )
     return found
 
 

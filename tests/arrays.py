@@ -1,4 +1,5 @@
-"""Arrays that look like what the rooms exchange: columns in memory, neighbours in memory, hypothesis strategies."""
+"""Arrays that look like what the rooms exchange: columns in memory, neighbours in memory,
+hypothesis strategies."""
 
 from typing import Any, Literal, NamedTuple
 
@@ -6,14 +7,15 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from knnlm.datastore.table import Column, ColumnType
 from knnlm.search.neighbors import Neighbors
-from knnlm.states.table import Column, ColumnType
 
 
 def column(values: NDArray[Any], parts: int = 1) -> Column:
     """`values` as a column of `parts` parts."""
     return Column(
-        np.array_split(values, parts), ColumnType(values.dtype.str, values.shape[1] if values.ndim > 1 else 0)
+        np.array_split(values, parts),
+        ColumnType(values.dtype.str, values.shape[1] if values.ndim > 1 else 0),
     )
 
 
@@ -48,13 +50,16 @@ class Case(NamedTuple):
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    """Random D, N, V, k (often more than N), τ, λ. Whole-number states make many exact ties and duplicates."""
+    """Random D, N, V, k (often more than N), τ, λ. Whole-number states make many exact ties and
+    duplicates."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     d, n, v, b = (draw(st.integers(1, top)) for top in (9, 60, 12, 5))
     grid = draw(st.booleans())
 
     def states(rows: int) -> NDArray[np.float32]:
-        return (rng.integers(-2, 3, (rows, d)) if grid else rng.standard_normal((rows, d))).astype(np.float32)
+        return (rng.integers(-2, 3, (rows, d)) if grid else rng.standard_normal((rows, d))).astype(
+            np.float32
+        )
 
     return Case(
         w_sm=rng.standard_normal((v, d)),

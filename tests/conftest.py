@@ -1,6 +1,7 @@
 """Fixtures that several rooms share, and settings that make every test repeatable."""
 
 import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,12 +9,16 @@ import torch
 from hypothesis import HealthCheck, settings
 
 import knnlm
-from knnlm.lm.documents import Files
-from knnlm.lm.presets import SMOKE, new_model
-from knnlm.lm.tokenizer import train_tokenizer
+from knnlm.models.presets import SMOKE, new_model
+from knnlm.text.documents import Files
+from knnlm.text.tokenizer import train_tokenizer
 
 settings.register_profile(
-    "repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=False
+    "repeatable",
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=False,
 )
 settings.load_profile("repeatable")
 
@@ -70,9 +75,20 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory, texts: dict[str, Path])
 
 
 @pytest.fixture(scope="session")
-def tuned_store(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path, texts: dict[str, Path]) -> Path:
+def tuned_store(
+    tmp_path_factory: pytest.TempPathFactory, tiny_model: Path, texts: dict[str, Path]
+) -> Path:
     """A store of the tiny model, tuned with exact search; nobody may change it."""
     where = tmp_path_factory.mktemp("tuned") / "store"
     knnlm.build(tiny_model, where, texts["train"])
     knnlm.tune(where, texts["valid"], k=32)
     return where
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Sums in one order, so that weights can be compared bit for bit."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

@@ -1,4 +1,5 @@
-"""The shape of the code: rooms in the order of the equation, small files that say what they are, no pickle."""
+"""The shape of the code: rooms in the order of the equation, small files that say what they are, no
+pickle."""
 
 import ast
 from pathlib import Path
@@ -11,12 +12,34 @@ ROOT = Path(knnlm.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 # A room imports only itself and rooms before it.
 ROOMS = [
-    ("version", "errors"), ("files",), ("progress",), ("formula",), ("lm",), ("taps",), ("states",), ("similarity",),
-    ("search",), ("components",), ("mixture",), ("metrics",), ("learning",),
-    ("evaluation",), ("distillation",), ("settings",), ("resolve",), ("hf",),
-    ("api",), ("report",), ("view",), ("generation",), ("harness",), ("walkthrough",), ("paper",), ("cli",),
+    ("version", "errors"),
+    ("files",),
+    ("progress",),
+    ("formula",),
+    ("lm",),
+    ("taps",),
+    ("states",),
+    ("similarity",),
+    ("search",),
+    ("components",),
+    ("mixture",),
+    ("metrics",),
+    ("learning",),
+    ("evaluation",),
+    ("distillation",),
+    ("settings",),
+    ("resolve",),
+    ("hf",),
+    ("api",),
+    ("report",),
+    ("view",),
+    ("generation",),
+    ("harness",),
+    ("walkthrough",),
+    ("paper",),
+    ("cli",),
     ("__main__",),
-]  # fmt: skip
+]
 LEVEL = {name: level for level, names in enumerate(ROOMS) for name in names}
 
 

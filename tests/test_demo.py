@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-import knnlm.walkthrough as module
+import knnlm.experiments.demo as module
 from knnlm.cli.main import run
 
 
@@ -29,13 +29,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_it_goes_on_after_an_interruption_and_reports(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_goes_on_after_an_interruption_and_reports(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     kept = {p.name: p.stat().st_mtime_ns for p in (folder / "rows").iterdir()}
     assert run(["demo", "--scale", "smoke", "--out", str(folder), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert {p.name: p.stat().st_mtime_ns for p in (folder / "rows").iterdir() if p.name in kept} == kept
+    assert {
+        p.name: p.stat().st_mtime_ns for p in (folder / "rows").iterdir() if p.name in kept
+    } == kept
     settings = {(row["key"], row["metric"], row["mask"] == "exact") for row in found["rows"]}
-    assert settings == {(k, m, e) for k in ("att", "ffn") for m in ("l2", "ip") for e in (True, False)}
+    assert settings == {
+        (k, m, e) for k in ("att", "ffn") for m in ("l2", "ip") for e in (True, False)
+    }
     best = found["best"]
     assert best in found["rows"]
     assert best["valid_ppl"] == min(row["valid_ppl"] for row in found["rows"])

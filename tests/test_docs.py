@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from knnlm.cli.main import run
-from knnlm.lm.tokenizer import train_tokenizer
+from knnlm.hidden_states import FAMILIES
 from knnlm.report.markdown import adapt_table, clusters_table
-from knnlm.taps import FAMILIES
+from knnlm.text.tokenizer import train_tokenizer
 from tests.conftest import prose
-from tests.lm.gguf_file import write_gguf
-from tests.taps import models
+from tests.hidden_states import models
+from tests.models.gguf_file import write_gguf
 
 DOCS = Path(__file__).parent.parent / "docs"
 GUIDE = (DOCS / "adapt.md").read_text()
@@ -38,7 +38,9 @@ def test_the_guides_clusters_are_what_the_record_says() -> None:
 def stand_ins(tmp_path: Path, texts: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder with what the guide names, in small: a GGUF file and three texts."""
     tokenizer = train_tokenizer([prose(0, 400)], models.VOCABULARY)
-    write_gguf(tmp_path / "smollm2.gguf", models.make("Llama", max_position_embeddings=512), tokenizer)
+    write_gguf(
+        tmp_path / "smollm2.gguf", models.make("Llama", max_position_embeddings=512), tokenizer
+    )
     for name, path in texts.items():
         shutil.copy(path, tmp_path / f"{name}.txt")
     monkeypatch.chdir(tmp_path)

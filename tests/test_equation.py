@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from numpy.testing import assert_allclose
 
-from knnlm import formula
+from knnlm import equation
 from knnlm.components.knn import TargetVotes, vocabulary_logprobs, weights
 from knnlm.errors import KnnlmError, UsageError
-from knnlm.mixture import mix
+from knnlm.evaluation.mixing import mix
 from knnlm.search.exact import exact_search
 from knnlm.search.neighbors import MISSING, Neighbors
 from knnlm.similarity import rescore
@@ -16,7 +16,7 @@ from tests.arrays import Case, InMemory, cases, column
 
 
 def dense_scores(case: Case) -> np.ndarray:
-    return formula.similarity(case.w_ds.astype(float), case.h_ds.astype(float), case.metric)
+    return equation.similarity(case.w_ds.astype(float), case.h_ds.astype(float), case.metric)
 
 
 def fast_neighbors(case: Case) -> Neighbors:
@@ -24,8 +24,9 @@ def fast_neighbors(case: Case) -> Neighbors:
 
 
 def test_the_equation_by_hand() -> None:
-    """Two words; the query sits on row 0 (word 1); row 1 (word 0) is at distance 1, row 2 is masked. τ = 1."""
-    p = formula.p_mixture(
+    """Two words; the query sits on row 0 (word 1); row 1 (word 0) is at distance 1, row 2 is
+    masked. τ = 1."""
+    p = equation.p_mixture(
         w_sm=np.zeros((2, 1)),
         h_sm=np.zeros((1, 1)),
         w_ds=np.array([[0.0], [1.0], [9.0]]),
@@ -66,14 +67,16 @@ def test_exact_search_on_any_numbers_is_right_within_rounding(case: Case) -> Non
 def test_the_whole_equation(case: Case) -> None:
     """States, search, scores, votes, mixing: all together, for the whole vocabulary."""
     near = fast_neighbors(case)
-    rescored = Neighbors(near.ids, rescore(case.metric, case.h_ds, near.ids, column(case.w_ds, case.parts)))
+    rescored = Neighbors(
+        near.ids, rescore(case.metric, case.h_ds, near.ids, column(case.w_ds, case.parts))
+    )
     # the mask's own edge may differ by rounding: take the dense mask from the rows that were found
     scores = dense_scores(case)
     kept = np.full_like(scores, -np.inf)
     for b, ids in enumerate(near.ids):
         kept[b, ids[ids >= 0]] = scores[b, ids[ids >= 0]]
-    p_knn = formula.p_knn(kept, case.tokens, len(case.w_sm), len(case.w_ds), case.tau)
-    p_lm = formula.softmax(case.h_sm @ case.w_sm.T)
+    p_knn = equation.p_knn(kept, case.tokens, len(case.w_sm), len(case.w_ds), case.tau)
+    p_lm = equation.softmax(case.h_sm @ case.w_sm.T)
     dense = (1 - case.lam) * p_lm + case.lam * p_knn
     fast_knn = vocabulary_logprobs(rescored, case.tokens, len(case.w_sm), case.tau).numpy()
     with np.errstate(divide="ignore"):
@@ -108,7 +111,8 @@ def test_how_a_store_is_cut_into_parts_changes_nothing(case: Case) -> None:
 
 def test_missing_neighbours_never_gain_probability() -> None:
     near = Neighbors(
-        np.array([[2, MISSING, MISSING], [MISSING] * 3]), np.array([[-1.0, 5.0, np.inf], [9.0] * 3], np.float32)
+        np.array([[2, MISSING, MISSING], [MISSING] * 3]),
+        np.array([[-1.0, 5.0, np.inf], [9.0] * 3], np.float32),
     )
     tokens = np.array([7, 7, 3, 7], np.int32)  # token 7 is what id -1 would index
     p = vocabulary_logprobs(near, tokens, 8, 1.0).exp().numpy()
@@ -123,12 +127,16 @@ def test_missing_neighbours_never_gain_probability() -> None:
 def test_a_vote_far_below_the_best_is_small_but_not_nothing() -> None:
     near = Neighbors(np.array([[0, 1]]), np.array([[0.0, -500.0]], np.float32))
     votes = TargetVotes(InMemory(near), np.array([4, 5], np.int32), np.array([5], np.int32))
-    assert_allclose(votes.logprobs(1.0), [-500.0])  # exp(-500) is zero in fp32: a probability would have been lost
+    assert_allclose(
+        votes.logprobs(1.0), [-500.0]
+    )  # exp(-500) is zero in fp32: a probability would have been lost
 
 
 def test_weights_are_the_softmax() -> None:
     scores = np.array([[3.0, 1.0, -np.inf]], np.float32)
-    assert_allclose(np.exp(weights(scores, 2.0)), formula.softmax(scores.astype(float) / 2.0), rtol=1e-6)
+    assert_allclose(
+        np.exp(weights(scores, 2.0)), equation.softmax(scores.astype(float) / 2.0), rtol=1e-6
+    )
 
 
 def test_a_token_outside_the_vocabulary_is_refused() -> None:

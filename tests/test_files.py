@@ -24,17 +24,21 @@ from knnlm.files import (
     canonical,
     checksum_file,
     commit_file,
+    explain_os_errors,
     fingerprint,
     finite,
-    full_disk_is_an_error,
-    only_writer,
     read_json,
     write_bytes,
     write_json,
+    write_lock,
 )
 
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=8,
 )
@@ -49,18 +53,46 @@ def test_equal_values_have_one_spelling_whatever_their_order(value: dict[str, An
 
 
 def test_different_values_have_different_fingerprints() -> None:
-    values: list[Any] = [{}, [], {"a": 1}, {"a": "1"}, {"a": 1.5}, {"a": [1]}, {"b": 1}, None, 0, "", False]
+    values: list[Any] = [
+        {},
+        [],
+        {"a": 1},
+        {"a": "1"},
+        {"a": 1.5},
+        {"a": [1]},
+        {"b": 1},
+        None,
+        0,
+        "",
+        False,
+    ]
     assert len({fingerprint(v) for v in values}) == len(values)
     with pytest.raises(ValueError, match="not JSON compliant"):
         fingerprint({"a": float("nan")})
 
 
 def test_what_json_cannot_say_becomes_null_and_the_rest_stays() -> None:
-    fields = {"a": math.inf, "b": [1.5, math.nan, (2, -math.inf)], "c": "inf", "d": 3, "e": None, "f": True}
-    assert finite(fields) == {"a": None, "b": [1.5, None, [2, None]], "c": "inf", "d": 3, "e": None, "f": True}
+    fields = {
+        "a": math.inf,
+        "b": [1.5, math.nan, (2, -math.inf)],
+        "c": "inf",
+        "d": 3,
+        "e": None,
+        "f": True,
+    }
+    assert finite(fields) == {
+        "a": None,
+        "b": [1.5, None, [2, None]],
+        "c": "inf",
+        "d": 3,
+        "e": None,
+        "f": True,
+    }
 
 
-def test_a_checksum_covers_every_byte_of_a_file_read_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checksum_covers_every_byte_of_a_file_read_in_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("knnlm.files._BLOCK", 7)
     for size in (0, 6, 7, 8, 50):
         (tmp_path / "x").write_bytes(bytes(range(size)))
@@ -68,7 +100,9 @@ def test_a_checksum_covers_every_byte_of_a_file_read_in_blocks(tmp_path: Path, m
 
 
 @pytest.mark.parametrize("step", ["fsync", "replace"])
-def test_a_write_that_dies_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+def test_a_write_that_dies_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
     write_bytes(tmp_path / "x", b"old")
 
     def die(*_: object) -> None:
@@ -106,14 +140,25 @@ def test_bytes_and_folder_are_flushed_around_the_rename(
     assert steps == [inode, ("rename", b"new"), folder]
 
 
-@given(st.dictionaries(st.text().filter(lambda k: k not in ("checksum", "format")), json_values, max_size=4))
+@given(
+    st.dictionaries(
+        st.text().filter(lambda k: k not in ("checksum", "format")), json_values, max_size=4
+    )
+)
 def test_json_is_read_back_as_it_was_written(value: dict[str, Any]) -> None:
     with TemporaryDirectory() as folder:
         write_json(Path(folder) / "x.json", value)
         assert read_json(Path(folder) / "x.json", newest_format=1) == value
 
 
-MEANT = {"format": 1, "name": "Müller ½", "x": 0.30000000000000004, "y": 1e-07, "list": [1, {"deep": None}], "z": True}
+MEANT = {
+    "format": 1,
+    "name": "Müller ½",
+    "x": 0.30000000000000004,
+    "y": 1e-07,
+    "list": [1, {"deep": None}],
+    "z": True,
+}
 
 
 def damaged(file: Path, data: bytes) -> None:
@@ -138,34 +183,46 @@ def test_every_truncation_of_a_json_file_is_found(tmp_path: Path) -> None:
         damaged(tmp_path / "x.json", good[:length])
 
 
-@pytest.mark.parametrize("junk", [b"[1, 2]", b"3", b"{}", b'{"x": NaN}', b'{"x": 1e999}', b"\xff\xfe", b"\0" * 99])
+@pytest.mark.parametrize(
+    "junk", [b"[1, 2]", b"3", b"{}", b'{"x": NaN}', b'{"x": 1e999}', b"\xff\xfe", b"\0" * 99]
+)
 def test_what_is_not_ours_is_damaged(tmp_path: Path, junk: bytes) -> None:
     damaged(tmp_path / "x.json", junk)
 
 
 def test_a_newer_format_is_refused_only_where_a_limit_is_given(tmp_path: Path) -> None:
     write_json(tmp_path / "x.json", {"format": 3})
-    assert read_json(tmp_path / "x.json") == read_json(tmp_path / "x.json", newest_format=3) == {"format": 3}
-    with pytest.raises(KnnlmError, match=r"x\.json has format 3 but this knnlm reads up to 2: install a newer knnlm"):
+    assert (
+        read_json(tmp_path / "x.json")
+        == read_json(tmp_path / "x.json", newest_format=3)
+        == {"format": 3}
+    )
+    with pytest.raises(
+        KnnlmError,
+        match=r"x\.json has format 3 but this knnlm reads up to 2: install a newer knnlm",
+    ):
         read_json(tmp_path / "x.json", newest_format=2)
 
 
 @pytest.mark.parametrize(
     ("number", "sentence"),
     [
-        (errno.ENOSPC, "the disk under /there is full: free some space and run the same command again"),
+        (
+            errno.ENOSPC,
+            "the disk under /there is full: free some space and run the same command again",
+        ),
         (errno.EDQUOT, "the disk under /there is full"),
         (errno.EACCES, r"cannot write /there \(Permission denied\): choose another folder"),
         (errno.EROFS, r"cannot write /there \(Read-only file system\)"),
     ],
 )
 def test_what_the_disk_refuses_becomes_one_sentence(number: int, sentence: str) -> None:
-    with pytest.raises(KnnlmError, match=sentence), full_disk_is_an_error(Path("/there")):
+    with pytest.raises(KnnlmError, match=sentence), explain_os_errors(Path("/there")):
         raise OSError(number, os.strerror(number))
 
 
 def test_other_errors_stay_what_they_are() -> None:
-    with pytest.raises(OSError, match="Input/output error"), full_disk_is_an_error(Path("/there")):
+    with pytest.raises(OSError, match="Input/output error"), explain_os_errors(Path("/there")):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
@@ -174,7 +231,7 @@ def test_a_file_in_the_place_of_a_folder_is_one_sentence(tmp_path: Path, below: 
     (tmp_path / "x").write_text("a file")
     with (
         pytest.raises(KnnlmError, match=r"cannot write .*: choose another folder"),
-        only_writer(tmp_path / "x" / below),
+        write_lock(tmp_path / "x" / below),
     ):
         pass
 
@@ -184,10 +241,12 @@ def other_writer(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
     """Another process that writes to the folder until it is killed."""
     hold = (
         "import sys, pathlib, knnlm.files\n"
-        "with knnlm.files.only_writer(pathlib.Path(sys.argv[1])): print(1, flush=True); input()"
+        "with knnlm.files.write_lock(pathlib.Path(sys.argv[1])): print(1, flush=True); input()"
     )
     command = [sys.executable, "-c", hold, str(tmp_path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "1\n"
         yield process
@@ -197,37 +256,45 @@ def other_writer(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
 def test_a_second_writer_is_refused_until_the_first_is_dead(
     tmp_path: Path, other_writer: "subprocess.Popen[str]"
 ) -> None:
-    with pytest.raises(KnnlmError, match="another process is writing to .*: wait for it to end"), only_writer(tmp_path):
+    with (
+        pytest.raises(KnnlmError, match="another process is writing to .*: wait for it to end"),
+        write_lock(tmp_path),
+    ):
         pytest.fail("two writers at once")
     other_writer.send_signal(signal.SIGKILL)
     other_writer.wait()
-    with only_writer(tmp_path):
+    with write_lock(tmp_path):
         pass
 
 
-def test_a_patient_writer_waits_for_the_first_to_end(tmp_path: Path, other_writer: "subprocess.Popen[str]") -> None:
+def test_a_patient_writer_waits_for_the_first_to_end(
+    tmp_path: Path, other_writer: "subprocess.Popen[str]"
+) -> None:
     Timer(0.15, other_writer.kill).start()
-    with only_writer(tmp_path, patience=20):
+    with write_lock(tmp_path, patience=20):
         assert other_writer.wait() == -signal.SIGKILL
 
 
 def test_patience_ends(tmp_path: Path, other_writer: "subprocess.Popen[str]") -> None:
     began = time.monotonic()
-    with pytest.raises(KnnlmError, match="another process is writing"), only_writer(tmp_path, patience=0.2):
+    with (
+        pytest.raises(KnnlmError, match="another process is writing"),
+        write_lock(tmp_path, patience=0.2),
+    ):
         pytest.fail("two writers at once")
     assert time.monotonic() - began >= 0.2
 
 
 def test_a_second_writer_in_the_same_process_is_refused(tmp_path: Path) -> None:
     with (
-        only_writer(tmp_path / "made" / "here"),
+        write_lock(tmp_path / "made" / "here"),
         pytest.raises(KnnlmError, match="another process is writing"),
-        only_writer(tmp_path / "made" / "here"),
+        write_lock(tmp_path / "made" / "here"),
     ):
         pytest.fail("two writers at once")
 
 
 def test_an_error_frees_the_lock(tmp_path: Path) -> None:
     for _ in range(2):
-        with pytest.raises(ZeroDivisionError), only_writer(tmp_path):
+        with pytest.raises(ZeroDivisionError), write_lock(tmp_path):
             raise ZeroDivisionError

@@ -20,8 +20,9 @@ def block(marker: str) -> str:
 
 @pytest.fixture
 def short_embedded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """An empty folder, and the beginning of each embedded document only: the commands are tested, not the waiting."""
-    import knnlm.lm.embedded as embedded
+    """An empty folder, and the beginning of each embedded document only: the commands are tested,
+    not the waiting."""
+    import knnlm.text.python_docs as embedded
 
     real = embedded._documents()
     short = tuple(d._replace(text=d.text[:150]) for d in real)

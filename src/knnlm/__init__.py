@@ -2,10 +2,9 @@
 
     P = (1-λ) · softmax(W_sm · h_sm)  +  λ · M · softmax( mask-to-k(W_ds ⊗ h_ds) / τ )
 
-The surface is small: `train`, `build`, `index`, `tune`, `evaluate`, `distill`, `combine`, `load`, `demo`,
-`open_store`, and the errors.
-Names are loaded when first used, so importing knnlm costs nothing.
-"""
+The surface is small: `train`, `build`, `index`, `tune`, `evaluate`, `distill`, `combine`, `load`,
+`demo`, `open_entries`, and the errors. Names are loaded when first used, so importing knnlm costs
+nothing."""
 
 import importlib
 from typing import TYPE_CHECKING, Any
@@ -25,9 +24,9 @@ if TYPE_CHECKING:
     from knnlm.api import source as source
     from knnlm.api import train as train
     from knnlm.api import tune as tune
-    from knnlm.lm.load import load_model as load_model
-    from knnlm.states.store import open_store as open_store
-    from knnlm.walkthrough import demo as demo
+    from knnlm.datastore.entries import open_entries as open_entries
+    from knnlm.experiments.demo import demo as demo
+    from knnlm.models.load import load_model as load_model
 
 _HOME = {
     "build": "knnlm.api",
@@ -40,9 +39,9 @@ _HOME = {
     "source": "knnlm.api",
     "train": "knnlm.api",
     "tune": "knnlm.api",
-    "demo": "knnlm.walkthrough",
-    "load_model": "knnlm.lm.load",
-    "open_store": "knnlm.states.store",
+    "demo": "knnlm.experiments.demo",
+    "load_model": "knnlm.models.load",
+    "open_entries": "knnlm.datastore.entries",
 }
 
 __all__ = ["KnnlmError", "UsageError", "__version__", *_HOME]

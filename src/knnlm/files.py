@@ -1,8 +1,8 @@
 """Bytes that survive a crash: atomic writes, checksums, fingerprints, one writer at a time.
 
-Knows files and JSON; knows nothing of what they mean. The order of every commit is: write aside, fsync, rename,
-fsync the folder, so that a reader sees the old file or the new one and never a mixture.
-"""
+Knows files and JSON; knows nothing of what they mean. The order of every commit is: write aside,
+fsync, rename, fsync the folder, so that a reader sees the old file or the new one and never a
+mixture."""
 
 import contextlib
 import errno
@@ -25,7 +25,8 @@ _BLOCK = 1 << 24
 
 
 def canonical(value: Any) -> bytes:
-    """JSON with one spelling: sorted keys, no white space, no NaN. Equal values give equal bytes."""
+    """JSON with one spelling: sorted keys, no white space, no NaN. Equal values give equal
+    bytes."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return text.encode()
 
@@ -67,7 +68,7 @@ def sync_folder(path: Path) -> None:
 def write_bytes(path: Path, data: bytes) -> None:
     """Replace `path` by `data` in one step."""
     aside = path.with_name(path.name + ".tmp")
-    with full_disk_is_an_error(path):
+    with explain_os_errors(path):
         with aside.open("wb") as file:
             file.write(data)
             file.flush()
@@ -78,7 +79,7 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 def commit_file(aside: Path, path: Path) -> None:
     """Put the finished file `aside` in place of `path`, durably."""
-    with full_disk_is_an_error(path):
+    with explain_os_errors(path):
         with aside.open("rb") as file:
             os.fsync(file.fileno())
         os.replace(aside, path)
@@ -91,10 +92,11 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def read_json(path: Path, newest_format: int | None = None) -> dict[str, Any]:
-    """Read what `write_json` wrote; refuse it if a single bit has changed, or if a newer knnlm wrote it.
+    """Read what `write_json` wrote; refuse it if a single bit has changed, or if a newer knnlm
+    wrote it.
 
-    A newer knnlm may lay the file out differently, but its checksum must fit: else it is damage that looks like news.
-    """
+    A newer knnlm may lay the file out differently, but its checksum must fit: else it is damage
+    that looks like news."""
     data = path.read_bytes()
     try:
         value = json.loads(data)
@@ -106,20 +108,26 @@ def read_json(path: Path, newest_format: int | None = None) -> dict[str, Any]:
     version = value.get("format")
     if whole and newest_format is not None and isinstance(version, int) and version > newest_format:
         raise KnnlmError(
-            f"{path} has format {version} but this knnlm reads up to {newest_format}: install a newer knnlm"
+            f"{path} has format {version} but this knnlm reads up to {newest_format}: install a "
+            "newer knnlm"
         )
-    if data != _sealed(value):  # stricter than the checksum: \u00e9 and \u00E9 are one value but not the same bytes
+    if data != _sealed(
+        value
+    ):  # stricter than the checksum: \u00e9 and \u00E9 are one value but not the same bytes
         raise DamagedError(f"{path} is damaged (its checksum differs): restore or rebuild it")
     return value
 
 
 def _sealed(value: Mapping[str, Any]) -> bytes:
-    return (json.dumps({**value, CHECKSUM: fingerprint(value)}, indent=1, allow_nan=False) + "\n").encode()
+    return (
+        json.dumps({**value, CHECKSUM: fingerprint(value)}, indent=1, allow_nan=False) + "\n"
+    ).encode()
 
 
 @contextlib.contextmanager
-def full_disk_is_an_error(path: Path) -> Iterator[None]:
-    """Turn "no space left", "no permission", "a file is in the way" and their kin into one sentence."""
+def explain_os_errors(path: Path) -> Iterator[None]:
+    """Turn "no space left", "no permission", "a file is in the way" and their kin into one
+    sentence."""
     try:
         yield
     except OSError as error:
@@ -129,13 +137,16 @@ def full_disk_is_an_error(path: Path) -> Iterator[None]:
                 "what was committed so far is kept"
             ) from error
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.EEXIST, errno.ENOTDIR):
-            raise KnnlmError(f"cannot write {path} ({error.strerror}): choose another folder") from error
+            raise KnnlmError(
+                f"cannot write {path} ({error.strerror}): choose another folder"
+            ) from error
         raise
 
 
 @contextlib.contextmanager
-def many_open_files(path: Path) -> Iterator[None]:
-    """Let this process hold as many files open as the system permits; each memory-mapped file counts as one."""
+def raise_open_file_limit(path: Path) -> Iterator[None]:
+    """Let this process hold as many files open as the system permits; each memory-mapped file
+    counts as one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with contextlib.suppress(ValueError, OSError):  # some systems refuse "unlimited"
@@ -144,18 +155,20 @@ def many_open_files(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in (errno.EMFILE, errno.ENFILE):
-            raise KnnlmError(f"{path} has more files than may be open at once: raise the limit (ulimit -n)") from error
+            raise KnnlmError(
+                f"{path} has more files than may be open at once: raise the limit (ulimit -n)"
+            ) from error
         raise
 
 
 @contextlib.contextmanager
-def only_writer(folder: Path, patience: float = 0.0) -> Iterator[None]:
+def write_lock(folder: Path, patience: float = 0.0) -> Iterator[None]:
     """Hold the folder's write lock; a second writer is told so, after `patience` seconds of trying.
 
     The kernel frees the lock when its holder dies.
     """
     until = time.monotonic() + patience
-    with full_disk_is_an_error(folder):
+    with explain_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
     try:
@@ -166,7 +179,8 @@ def only_writer(folder: Path, patience: float = 0.0) -> Iterator[None]:
             except BlockingIOError as error:
                 if time.monotonic() >= until:
                     raise KnnlmError(
-                        f"another process is writing to {folder}: wait for it to end, then run the same command again"
+                        f"another process is writing to {folder}: wait for it to end, then run the "
+                        "same command again"
                     ) from error
                 time.sleep(0.05)
         yield

@@ -1,35 +1,72 @@
-"""How long work shows itself: a bar with rate and time left on a terminal, a line now and then in a log.
+"""Messages and progress bars: what long work tells the person who waits.
 
-Everything goes to stderr; stdout belongs to results. Knows nothing of the work.
+Messages go through `logging` (logger "knnlm"): results of a step at INFO, surprises at WARNING. As
+long as the program has not set up logging itself they are printed to stderr as plain lines, so that
+stdout belongs to results; `logging.getLogger("knnlm").setLevel("WARNING")` makes knnlm quiet, bars
+included.
 """
 
+import contextlib
+import logging
 import sys
 import time
+from collections.abc import Iterator
 from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+log = logging.getLogger("knnlm")
 LOG_SECONDS = 15.0
 
 
-def say(message: str, show: bool = True) -> None:
-    """One line for the person who waits."""
-    if show:
-        print(message, file=sys.stderr, flush=True)
+class _PlainStderr(logging.Handler):
+    """Prints messages to stderr: always for the command line, else unless the program logs itself."""
+
+    always = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self.always or not logging.getLogger().handlers:
+            print(self.format(record), file=sys.stderr, flush=True)
 
 
-class Meter:
-    """Counts units of one piece of work. Use as a context manager; `advance` is cheap."""
+_HANDLER = _PlainStderr()
+log.addHandler(_HANDLER)
+log.setLevel(logging.INFO)
 
-    def __init__(self, label: str, total: int | None, unit: str, show: bool, start: int = 0) -> None:
-        self.label, self.total, self.unit, self.show = label, total, unit, show
+
+@contextlib.contextmanager
+def messages_on_stderr() -> Iterator[None]:
+    """Print messages whatever else is set up: for a program whose stderr is ours."""
+    before, _HANDLER.always = _HANDLER.always, True
+    try:
+        yield
+    finally:
+        _HANDLER.always = before
+
+
+class ProgressBar:
+    """Counts units of one piece of work: a bar on a terminal, a line now and then in a log.
+
+    Args:
+        label: What is done, in a word or two.
+        total: How many units there are, or None if nobody knows.
+        unit: What is counted, in the plural.
+        start: Units that an earlier run has done.
+
+    Example:
+        >>> with ProgressBar("build", 2, "tokens") as bar:
+        ...     bar.advance(2)
+    """
+
+    def __init__(self, label: str, total: int | None, unit: str, start: int = 0) -> None:
+        self.label, self.total, self.unit = label, total, unit
         self.done = self.start = start
         self.began = self.last_line = time.monotonic()
         self.bar: Progress | None = None
 
-    def __enter__(self) -> "Meter":
-        if self.show and sys.stderr.isatty():
+    def __enter__(self) -> "ProgressBar":
+        if self._shown() and sys.stderr.isatty():
             self.bar = Progress(
                 TextColumn("{task.description}"),
                 BarColumn(bar_width=30),
@@ -39,7 +76,9 @@ class Meter:
                 transient=True,
             )
             self.bar.start()
-            self.task = self.bar.add_task(self.label, total=self.total, completed=self.done, state="")
+            self.task = self.bar.add_task(
+                self.label, total=self.total, completed=self.done, state=""
+            )
         return self
 
     def __exit__(
@@ -52,7 +91,7 @@ class Meter:
             self.bar.stop()
         if kind is None and self.done > self.start:
             took = time.monotonic() - self.began
-            say(f"{self.label}: {self.done:,} {self.unit} in {took:.1f} s ({self.rate})", self.show)
+            log.info(f"{self.label}: {self.done:,} {self.unit} in {took:.1f} s ({self.rate})")
 
     @property
     def rate(self) -> str:
@@ -62,19 +101,20 @@ class Meter:
         return f"{speed:,.0f} {self.unit}/s" if speed >= 10 else f"{speed:.2g} {self.unit}/s"
 
     def advance(self, count: int, note: str = "") -> None:
-        """`count` more units are done; `note` is shown beside the rate."""
+        """Count `count` more units as done; `note` is shown beside the rate."""
         self.done += count
-        if not self.show:
+        if not self._shown():
             return
         state = f"{self.rate} {note}".strip()
         if self.bar is not None:
             self.bar.update(self.task, completed=self.done, state=state)
         elif time.monotonic() - self.last_line > LOG_SECONDS:
             self.last_line = time.monotonic()
-            say(f"{self.label}: {self.done:,}{self._of_total()} {self.unit}, {state}{self._left()}")
+            of_total = "" if self.total is None else f" of {self.total:,}"
+            log.info(f"{self.label}: {self.done:,}{of_total} {self.unit}, {state}{self._left()}")
 
-    def _of_total(self) -> str:
-        return "" if self.total is None else f" of {self.total:,}"
+    def _shown(self) -> bool:
+        return log.isEnabledFor(logging.INFO)
 
     def _left(self) -> str:
         if self.total is None or self.done == self.start:

@@ -1,4 +1,5 @@
-"""Names → things: the store, model, index and settings that an argument or a store's own record means.
+"""Names → things: the store, model, index and settings that an argument or a store's own record
+means.
 
 Knows where things are kept and what to say when they are not there; does no work of its own.
 """
@@ -8,31 +9,34 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from knnlm.datastore.entries import Entries, open_entries
+from knnlm.datastore.table import MANIFEST
 from knnlm.errors import KnnlmError, UsageError
-from knnlm.evaluation import Tuned
+from knnlm.evaluation.settings import choose_settings, not_tuned
+from knnlm.evaluation.tuning import TunedSettings
 from knnlm.files import fingerprint
-from knnlm.learning.substitutes import Substitute, checked_kind
-from knnlm.learning.usual import KIND, usual_size
-from knnlm.lm.load import LanguageModel, load_model
-from knnlm.progress import say
+from knnlm.hidden_states import KEYS
+from knnlm.models.load import LanguageModel, load_model
+from knnlm.progress import log
 from knnlm.search.index import index_manifest, list_indexes
-from knnlm.search.retrieval import EXACT, Retrieval, Score, check_mask
-from knnlm.settings import choose_tuned, not_tuned
+from knnlm.search.retrieval import EXACT, Retrieval, Score, check_index
 from knnlm.similarity import checked_metric
-from knnlm.states.store import Store, open_store
-from knnlm.states.table import MANIFEST
-from knnlm.taps import KEYS
+from knnlm.training.defaults import KIND, default_size
+from knnlm.training.initial import ComponentSpec, checked_kind
 
 CACHE = Path("cache") / "states"
 
 
-def the_store(store: str | Path | Store) -> Store:
+def the_store(store: str | Path | Entries) -> Entries:
     """A store, opened if it is not."""
-    return store if isinstance(store, Store) else open_store(store)
+    return store if isinstance(store, Entries) else open_entries(store)
 
 
-def the_model(store: Store, given: str | Path | LanguageModel | None, device: str | None = None) -> LanguageModel:
-    """The model given, or the one that the store remembers, as it was when the store was built; no other fits."""
+def the_model(
+    store: Entries, given: str | Path | LanguageModel | None, device: str | None = None
+) -> LanguageModel:
+    """The model given, or the one that the store remembers, as it was when the store was built; no
+    other fits."""
     if isinstance(given, LanguageModel):
         lm = given
     else:
@@ -50,20 +54,25 @@ def the_model(store: Store, given: str | Path | LanguageModel | None, device: st
     return lm
 
 
-def default_mask(store: Store, key: str, metric: str, progress: bool = False) -> str:
+def default_mask(
+    store: Entries,
+    key: str,
+    metric: str,
+) -> str:
     """The store's only index for this key and metric; exact search if there is none."""
     fitting = [name for name in list_indexes(store) if name.startswith(f"{key}-{metric}-")]
     if len(fitting) > 1:
         raise UsageError(
-            f"{store.path} has several indexes of {key} and {metric}: name one with --index: {', '.join(fitting)}"
+            f"{store.path} has several indexes of {key} and {metric}: name one with --index: "
+            f"{', '.join(fitting)}"
         )
     if not fitting:
-        say(f"{store.path} has no index of {key} and {metric}: searching exactly", progress)
+        log.info(f"{store.path} has no index of {key} and {metric}: searching exactly")
     return fitting[0] if fitting else EXACT
 
 
 def the_settings(
-    store: Store,
+    store: Entries,
     *,
     key: str | None = None,
     metric: str | None = None,
@@ -73,29 +82,31 @@ def the_settings(
     lam: float | None = None,
     temperature: float | None = None,
     tau_option: str = "--temperature",
-    progress: bool = False,
-) -> Tuned:
-    """The store's tuned settings with what was given in their place; both λ and τ do without tuning.
+) -> TunedSettings:
+    """The store's tuned settings with what was given in their place; both λ and τ do without
+    tuning.
 
     `tau_option` is what τ is called on the command line in question.
     """
     _check_names(store, key, metric, mask)
     wanted: dict[str, Any] = {"key": key, "metric": metric, "mask": mask}
     wanted["score"] = "real" if mask == EXACT else score
-    tuned = choose_tuned(store, **wanted)
+    tuned = choose_settings(store, **wanted)
     if tuned is None:
         if lam is None or temperature is None:
             raise not_tuned(store, tau_option, **wanted)
         key, metric = key or store.keys[0], metric or "l2"
-        chosen = mask or default_mask(store, key, metric, progress)
-        what = Retrieval(key=key, metric=checked_metric(metric), mask=chosen, score=score or "search")
-        tuned = Tuned(what, lam, temperature, math.nan, math.nan, math.nan, 0)
+        chosen = mask or default_mask(store, key, metric)
+        what = Retrieval(
+            key=key, metric=checked_metric(metric), mask=chosen, score=score or "search"
+        )
+        tuned = TunedSettings(what, lam, temperature, math.nan, math.nan, math.nan, 0)
     tuned = _overridden(tuned, k, lam, temperature)
     check_retrieval(store, tuned.retrieval)
     return tuned
 
 
-def _check_names(store: Store, key: str | None, metric: str | None, mask: str | None) -> None:
+def _check_names(store: Entries, key: str | None, metric: str | None, mask: str | None) -> None:
     """A name that does not exist is not something to tune for."""
     if key is not None:
         store.key(key)
@@ -105,13 +116,15 @@ def _check_names(store: Store, key: str | None, metric: str | None, mask: str | 
         index_manifest(store, str(mask))
 
 
-def check_retrieval(store: Store, what: Retrieval) -> None:
+def check_retrieval(store: Entries, what: Retrieval) -> None:
     """Find a wrong name before an hour's work, not after."""
     store.key(what.key)
-    check_mask(store, what)
+    check_index(store, what)
 
 
-def _overridden(tuned: Tuned, k: int | None, lam: float | None, temperature: float | None) -> Tuned:
+def _overridden(
+    tuned: TunedSettings, k: int | None, lam: float | None, temperature: float | None
+) -> TunedSettings:
     """Another τ keeps the unit it is measured in."""
     if k is not None:
         tuned = tuned._replace(retrieval=replace(tuned.retrieval, k=k))
@@ -123,22 +136,28 @@ def _overridden(tuned: Tuned, k: int | None, lam: float | None, temperature: flo
     return tuned
 
 
-def the_validation(store: Store) -> Store:
+def the_validation(store: Entries) -> Entries:
     """What the store's model saw in the text that the store was tuned on last."""
-    tuned = choose_tuned(store)
+    tuned = choose_settings(store)
     if tuned is not None:
         for folder in sorted((store.path / CACHE).glob("*")):
             if (folder / MANIFEST).is_file():
-                found = open_store(folder)
+                found = open_entries(folder)
                 if fingerprint(found.meta["text"]) == tuned.text:
                     found.verify()
                     return found
-    raise UsageError(f"{store.path} was not tuned, so it knows no validation text: give one with --text VALID")
+    raise UsageError(
+        f"{store.path} was not tuned, so it knows no validation text: give one with --text VALID"
+    )
 
 
 def the_substitute(
-    store: Store, kind: str = KIND, key: str | None = None, size: int | None = None, metric: str | None = None
-) -> Substitute:
+    store: Entries,
+    kind: str = KIND,
+    key: str | None = None,
+    size: int | None = None,
+    metric: str | None = None,
+) -> ComponentSpec:
     """What to learn from a store, with the size and metric that its kind usually has."""
     chosen = checked_kind(kind)
     if chosen in ("network", "softmaxes") and metric not in (None, "ip"):
@@ -148,15 +167,17 @@ def the_substitute(
             raise UsageError("a network reads att and ffn: leave out --key")
         if not set(KEYS) <= set(store.keys):
             raise KnnlmError(
-                f"a network reads att and ffn, and {store.path} holds only {' and '.join(store.keys)} states: build it "
+                f"a network reads att and ffn, and {store.path} holds only "
+                f"{' and '.join(store.keys)} states: build it "
                 "with --keys att,ffn"
             )
-    usual = usual_size(chosen, store.rows, store.vocab_size, store.key(store.keys[0]).type.width)
-    return Substitute(
-        kind=chosen, keys=tuple(KEYS) if chosen == "network" else (key or store.keys[0],),
+    usual = default_size(chosen, store.count, store.vocab_size, store.key(store.keys[0]).type.width)
+    return ComponentSpec(
+        kind=chosen,
+        keys=tuple(KEYS) if chosen == "network" else (key or store.keys[0],),
         size=usual if size is None else size,
         metric=checked_metric(metric or ("l2" if chosen == "clusters" else "ip")),
-    )  # fmt: skip
+    )
 
 
 def refuse_retrieval(tau_option: str, **given: Any) -> None:
@@ -164,7 +185,10 @@ def refuse_retrieval(tau_option: str, **given: Any) -> None:
     options = {"mask": "--index and --exact", "temperature": tau_option}
     for name, value in given.items():
         if value is not None:
-            raise UsageError(f"{options.get(name, f'--{name}')} belongs to a search: leave it out with --component")
+            raise UsageError(
+                f"{options.get(name, f'--{name}')} belongs to a search: leave it out with "
+                "--component"
+            )
 
 
 def refuse_learning(**given: Any) -> None:

@@ -2,9 +2,8 @@
 
     l2:  -‖h - w‖²          ip:  h · w
 
-The sign of L2 is decided here and nowhere else. fp32 accumulation whatever the storage type. Knows nothing of search:
-which rows to score is somebody else's choice.
-"""
+The sign of L2 is decided here and nowhere else. fp32 accumulation whatever the storage type. Knows
+nothing of search: which rows to score is somebody else's choice."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -34,7 +33,8 @@ def from_distance(metric: Metric, values: NDArray[np.float32]) -> NDArray[np.flo
 
 
 def score_rows(metric: Metric, queries: NDArray[Any], rows: NDArray[Any]) -> NDArray[np.float32]:
-    """Similarity of queries (B, D) to rows (B, K, D) of their own: (B, K) in fp32, from differences, not expansions."""
+    """Similarity of queries (B, D) to rows (B, K, D) of their own: (B, K) in fp32, from
+    differences, not expansions."""
     q = np.asarray(queries, np.float32)
     w = rows.astype(np.float32)
     if metric == "ip":
@@ -43,8 +43,11 @@ def score_rows(metric: Metric, queries: NDArray[Any], rows: NDArray[Any]) -> NDA
     return -np.einsum("bkd,bkd->bk", w, w)
 
 
-def rescore(metric: Metric, queries: NDArray[Any], ids: NDArray[np.integer], keys: Any) -> NDArray[np.float32]:
-    """Real similarities (B, K) of stored rows `ids` of the column `keys`; a missing neighbour (id -1) stays -inf.
+def rescore(
+    metric: Metric, queries: NDArray[Any], ids: NDArray[np.integer], keys: Any
+) -> NDArray[np.float32]:
+    """Real similarities (B, K) of stored rows `ids` of the column `keys`; a missing neighbour (id
+    -1) stays -inf.
 
     A few queries at a time, so that their rows stay in the processor's cache, on all cores.
     """

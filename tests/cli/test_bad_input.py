@@ -1,4 +1,5 @@
-"""What a person gets who makes a mistake: one sentence with the cause and the next step, an exit code, no loss."""
+"""What a person gets who makes a mistake: one sentence with the cause and the next step, an exit
+code, no loss."""
 
 import json
 import shutil
@@ -11,7 +12,9 @@ from knnlm.files import read_json, write_json
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path, texts: dict[str, Path]) -> Path:
+def built(
+    tmp_path_factory: pytest.TempPathFactory, tiny_model: Path, texts: dict[str, Path]
+) -> Path:
     out = tmp_path_factory.mktemp("bad") / "store"
     assert run(["build", str(tiny_model), "--text", str(texts["train"]), "--out", str(out)]) == 0
     return out
@@ -51,7 +54,9 @@ def test_models(capsys: pytest.CaptureFixture[str], texts: dict[str, Path], tmp_
     rest = ("--text", texts["train"], "--out", tmp_path / "out")
     (tmp_path / "folder").mkdir()
     assert "not a model folder" in complaint(capsys, 1, "build", tmp_path / "folder", *rest)
-    assert "cannot open model" in complaint(capsys, 1, "build", "no-such-owner/no-such-model", *rest)
+    assert "cannot open model" in complaint(
+        capsys, 1, "build", "no-such-owner/no-such-model", *rest
+    )
     assert "unknown preset 'smok': did you mean 'smoke'?" in complaint(
         capsys, 2, "train", "--preset", "smok", "--text", texts["train"], "--out", tmp_path / "m"
     )
@@ -67,21 +72,31 @@ def test_numbers_out_of_range(
     assert "temperature -1.0 of the neighbours is out of range" in complaint(
         capsys, 2, *tune, "--k", "9", "--temperatures", "-1"
     )
-    assert "not a list of numbers" in complaint(capsys, 2, *tune, "--k", "9", "--temperatures", "warm")
+    assert "not a list of numbers" in complaint(
+        capsys, 2, *tune, "--k", "9", "--temperatures", "warm"
+    )
     assert run([str(a) for a in (*tune, "--k", "9")]) == 0
     check = ("eval", store, "--text", texts["test"])
     assert "lambda 1.5 is out of range" in complaint(capsys, 2, *check, "--lambda", "1.5")
-    assert "temperature 0.0 of the neighbours is out of range" in complaint(capsys, 2, *check, "--temperature", "0")
+    assert "temperature 0.0 of the neighbours is out of range" in complaint(
+        capsys, 2, *check, "--temperature", "0"
+    )
     assert "unknown metric 'cosine'" in complaint(capsys, 2, *tune, "--metric", "cosine")
     build = ("build", tiny_model, "--out", store.parent / "new", "--text", texts["test"])
     assert "unknown key 'at'" in complaint(capsys, 2, *build, "--keys", "at")
-    assert "window 8 with stride 9 is impossible" in complaint(capsys, 2, *build, "--window", "8", "--stride", "9")
+    assert "window 8 with stride 9 is impossible" in complaint(
+        capsys, 2, *build, "--window", "8", "--stride", "9"
+    )
     assert "longer than the model's 24 positions" in complaint(capsys, 2, *build, "--window", "25")
     assert "unknown dtype 'int8'" in complaint(capsys, 2, *build, "--dtype", "int8")
 
 
 def test_a_store_of_another_model(
-    capsys: pytest.CaptureFixture[str], store: Path, tiny_model: Path, texts: dict[str, Path], tmp_path: Path
+    capsys: pytest.CaptureFixture[str],
+    store: Path,
+    tiny_model: Path,
+    texts: dict[str, Path],
+    tmp_path: Path,
 ) -> None:
     import torch
     import transformers
@@ -92,7 +107,9 @@ def test_a_store_of_another_model(
     with torch.no_grad():
         model.get_output_embeddings().weight[3, 2] += 1e-3
     model.save_pretrained(other)
-    line = complaint(capsys, 1, "tune", store, "--text", texts["valid"], "--exact", "--model", other)
+    line = complaint(
+        capsys, 1, "tune", store, "--text", texts["valid"], "--exact", "--model", other
+    )
     assert "was built with another model" in line
 
 
@@ -101,11 +118,15 @@ def test_an_untuned_store_and_a_missing_index(
 ) -> None:
     check = ("eval", store, "--text", texts["test"])
     assert "is not tuned: run 'knnlm tune" in complaint(capsys, 1, *check)
-    assert "has no index: build one" in complaint(capsys, 1, "tune", store, "--text", texts["valid"], "--index", "x")
+    assert "has no index: build one" in complaint(
+        capsys, 1, "tune", store, "--text", texts["valid"], "--index", "x"
+    )
     assert "exclude each other" in complaint(capsys, 2, *check, "--index", "x", "--exact")
 
 
-def test_damage_to_a_store(capsys: pytest.CaptureFixture[str], store: Path, texts: dict[str, Path]) -> None:
+def test_damage_to_a_store(
+    capsys: pytest.CaptureFixture[str], store: Path, texts: dict[str, Path]
+) -> None:
     part = store / "parts" / "000000" / "att.npy"
     whole = part.read_bytes()
     part.write_bytes(whole[:-7])
@@ -113,7 +134,11 @@ def test_damage_to_a_store(capsys: pytest.CaptureFixture[str], store: Path, text
     flipped = bytearray(whole)
     flipped[5000] ^= 1
     part.write_bytes(flipped)
-    for command in (("verify", store), ("index", store), ("tune", store, "--text", texts["valid"], "--exact")):
+    for command in (
+        ("verify", store),
+        ("index", store),
+        ("tune", store, "--text", texts["valid"], "--exact"),
+    ):
         assert "att.npy is damaged (its checksum differs)" in complaint(capsys, 1, *command)
     part.write_bytes(whole)
     assert run(["verify", str(store)]) == 0
@@ -124,7 +149,9 @@ def test_a_manifest_from_the_future_or_of_something_else(
 ) -> None:
     manifest = store / "manifest.json"
     write_json(manifest, {**read_json(manifest), "format": 99})
-    assert "has format 99 but this knnlm reads up to 2: install a newer knnlm" in complaint(capsys, 1, "info", store)
+    assert "has format 99 but this knnlm reads up to 2: install a newer knnlm" in complaint(
+        capsys, 1, "info", store
+    )
     manifest.write_text(json.dumps(["not", "an", "object"]))
     assert "manifest.json is damaged" in complaint(capsys, 1, "info", store)
     manifest.write_text("{")
@@ -145,17 +172,26 @@ def test_an_unwritable_folder(
     capsys: pytest.CaptureFixture[str], tiny_model: Path, texts: dict[str, Path], tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("in the way")
-    line = complaint(capsys, 1, "build", tiny_model, "--text", texts["test"], "--out", tmp_path / "file" / "store")
+    line = complaint(
+        capsys,
+        1,
+        "build",
+        tiny_model,
+        "--text",
+        texts["test"],
+        "--out",
+        tmp_path / "file" / "store",
+    )
     assert "cannot write" in line
 
 
 def test_ctrl_c_says_how_to_go_on(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, store: Path
 ) -> None:
-    import knnlm.states.store
+    import knnlm.datastore.entries
 
     def interrupted(_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(knnlm.states.store, "open_store", interrupted)
+    monkeypatch.setattr(knnlm.datastore.entries, "open_entries", interrupted)
     assert "run the same command again" in complaint(capsys, 1, "info", store)

@@ -1,4 +1,5 @@
-"""Nothing is believed that was not checked: bytes, models, texts and settings that are not what they were."""
+"""Nothing is believed that was not checked: bytes, models, texts and settings that are not what
+they were."""
 
 import json
 import shutil
@@ -9,15 +10,18 @@ from typing import Any
 import pytest
 
 from knnlm.cli.main import run
-from knnlm.states.table import MANIFEST
+from knnlm.datastore.table import MANIFEST
 
 Ask = Callable[..., dict[str, Any]]
 Complain = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
-def tuned(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path, texts: dict[str, Path]) -> Path:
-    """A folder with a model and a store that was tuned and evaluated, so that every cache is filled."""
+def tuned(
+    tmp_path_factory: pytest.TempPathFactory, tiny_model: Path, texts: dict[str, Path]
+) -> Path:
+    """A folder with a model and a store that was tuned and evaluated, so that every cache is
+    filled."""
     where = tmp_path_factory.mktemp("trust")
     shutil.copytree(tiny_model, where / "model")
     for line in (
@@ -53,7 +57,9 @@ def complain(capsys: pytest.CaptureFixture[str]) -> Complain:
     def complained(code: int, *arguments: object) -> str:
         capsys.readouterr()
         assert run([str(a) for a in arguments]) == code
-        (line,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("knnlm: "))
+        (line,) = (
+            line for line in capsys.readouterr().err.splitlines() if line.startswith("knnlm: ")
+        )
         return line
 
     return complained
@@ -65,7 +71,9 @@ def damage(file: Path) -> None:
     file.write_bytes(data)
 
 
-def test_a_changed_target_is_found_before_it_votes(folder: Path, texts: dict[str, Path], complain: Complain) -> None:
+def test_a_changed_target_is_found_before_it_votes(
+    folder: Path, texts: dict[str, Path], complain: Complain
+) -> None:
     damage(folder / "store" / "parts" / "000000" / "target.npy")
     rest = ("--model", folder / "model", "--text", texts["test"])
     assert "target.npy is damaged" in complain(1, "eval", folder / "store", *rest)
@@ -88,7 +96,9 @@ def test_a_model_with_another_configuration_is_another_model(
 ) -> None:
     config = folder / "model" / "config.json"
     config.write_text(config.read_text().replace('"relu"', '"gelu"'))
-    line = complain(1, "eval", folder / "store", "--model", folder / "model", "--text", texts["test"])
+    line = complain(
+        1, "eval", folder / "store", "--model", folder / "model", "--text", texts["test"]
+    )
     assert "was built with another model" in line
 
 
@@ -102,15 +112,30 @@ def test_a_model_that_moved_is_named_and_found(
     (tmp_path / "here").rename(tmp_path / "there")
     line = complain(1, "tune", store, "--text", texts["valid"], "--exact", "--k", 8)
     assert "is not where it was: say where with --model" in line
-    again = ask("tune", store, "--text", texts["valid"], "--exact", "--k", 8, "--model", tmp_path / "there")
+    again = ask(
+        "tune", store, "--text", texts["valid"], "--exact", "--k", 8, "--model", tmp_path / "there"
+    )
     assert again == first
-    built = ask("build", tmp_path / "there", "--text", texts["train"], "--out", store)  # the same store, still
+    built = ask(
+        "build", tmp_path / "there", "--text", texts["train"], "--out", store
+    )  # the same store, still
     assert built["rows"] == json.loads((store / MANIFEST).read_text())["rows"]
 
 
-def test_the_stores_own_text_is_refused(folder: Path, texts: dict[str, Path], complain: Complain) -> None:
+def test_the_stores_own_text_is_refused(
+    folder: Path, texts: dict[str, Path], complain: Complain
+) -> None:
     for verb in (("tune", "--exact"), ("eval",)):
-        line = complain(2, verb[0], folder / "store", "--model", folder / "model", "--text", texts["train"], *verb[1:])
+        line = complain(
+            2,
+            verb[0],
+            folder / "store",
+            "--model",
+            folder / "model",
+            "--text",
+            texts["train"],
+            *verb[1:],
+        )
         assert "the text the store was built from" in line
 
 
@@ -136,8 +161,19 @@ def test_evaluating_on_the_tuning_text_is_said(
     assert "tuned on this very text" not in capsys.readouterr().err
 
 
-def test_given_settings_need_no_tuning(folder: Path, texts: dict[str, Path], ask: Ask, complain: Complain) -> None:
-    command = ("eval", folder / "store", "--model", folder / "model", "--text", texts["test"], "--key", "ffn")
+def test_given_settings_need_no_tuning(
+    folder: Path, texts: dict[str, Path], ask: Ask, complain: Complain
+) -> None:
+    command = (
+        "eval",
+        folder / "store",
+        "--model",
+        folder / "model",
+        "--text",
+        texts["test"],
+        "--key",
+        "ffn",
+    )
     assert "tune" in complain(1, *command)
     assert "--key ffn --metric ip --exact" in complain(1, *command, "--metric", "ip", "--exact")
     found = ask(*command, "--lambda", 0.3, "--temperature", 2, "--k", 8)
@@ -167,7 +203,17 @@ def test_a_float32_store_is_tuned_in_float32(
 
 def test_several_k_are_one_search(folder: Path, texts: dict[str, Path], ask: Ask) -> None:
     shutil.rmtree(folder / "store" / "cache" / "neighbors")
-    ask("tune", folder / "store", "--model", folder / "model", "--text", texts["valid"], "--exact", "--k", "4,16,8")
+    ask(
+        "tune",
+        folder / "store",
+        "--model",
+        folder / "model",
+        "--text",
+        texts["valid"],
+        "--exact",
+        "--k",
+        "4,16,8",
+    )
     (found,) = (folder / "store" / "cache" / "neighbors").iterdir()
     assert found.name.endswith("-k16")
 
@@ -189,8 +235,11 @@ def test_odd_requests_get_a_sentence(
     folder: Path, texts: dict[str, Path], complain: Complain, code: int, line: str, words: str
 ) -> None:
     places = {
-        "STORE": folder / "store", "MODEL": folder / "model", "NEW": folder / "new", "VALID": texts["valid"]
-    }  # fmt: skip
+        "STORE": folder / "store",
+        "MODEL": folder / "model",
+        "NEW": folder / "new",
+        "VALID": texts["valid"],
+    }
     assert words in complain(code, *(places.get(word, word) for word in line.split()))
 
 

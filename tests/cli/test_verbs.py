@@ -22,7 +22,9 @@ def ask(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path, texts: dict[str, Path]) -> Path:
+def folder(
+    tmp_path_factory: pytest.TempPathFactory, tiny_model: Path, texts: dict[str, Path]
+) -> Path:
     """A store with an index, tuned on both kinds of search."""
     where = tmp_path_factory.mktemp("verbs")
     for line in (
@@ -40,7 +42,9 @@ def test_train_makes_a_model_that_transformers_opens(
 ) -> None:
     import transformers
 
-    found = ask(capsys, "train", "--text", texts["train"], "--preset", "smoke", "--out", tmp_path / "model")
+    found = ask(
+        capsys, "train", "--text", texts["train"], "--preset", "smoke", "--out", tmp_path / "model"
+    )
     assert found["valid_ppl"] < 60
     assert found["best_step"] > 0
     model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "model")
@@ -52,12 +56,15 @@ def test_eval_has_every_field_that_was_agreed(
 ) -> None:
     found = ask(capsys, "eval", folder / "store", "--text", texts["test"])
     agreed = (
-        "tokens words base_ppl interp_ppl oracle_ppl base_word_ppl interp_word_ppl lambda temperature k coverage"
+        "tokens words base_ppl interp_ppl oracle_ppl base_word_ppl interp_word_ppl lambda "
+        "temperature k coverage"
         " helping ratio_ci95 key metric mask score recall"
     )
     assert set(agreed.split()) <= set(found)
     assert found["oracle_ppl"] <= found["interp_ppl"]
-    assert found["ratio_ci95"][0] <= found["interp_ppl"] / found["base_ppl"] <= found["ratio_ci95"][1]
+    assert (
+        found["ratio_ci95"][0] <= found["interp_ppl"] / found["base_ppl"] <= found["ratio_ci95"][1]
+    )
     assert found["component_ppl"] is None or found["coverage"] == 1  # ∞ is not JSON
 
 
@@ -65,7 +72,12 @@ def test_eval_exact_uses_the_settings_tuned_for_it(
     capsys: pytest.CaptureFixture[str], folder: Path, texts: dict[str, Path]
 ) -> None:
     found = ask(capsys, "eval", folder / "store", "--text", texts["test"], "--exact")
-    assert (found["mask"], found["score"], found["recall"], found["k"]) == ("exact", "real", 1.0, 64)
+    assert (found["mask"], found["score"], found["recall"], found["k"]) == (
+        "exact",
+        "real",
+        1.0,
+        64,
+    )
     assert found["temperature"] in (0.1, 1, 10)
     other = ask(capsys, "eval", folder / "store", "--text", texts["test"], "--exact", "--lambda", 0)
     assert other["interp_ppl"] == other["base_ppl"] == found["base_ppl"]
@@ -91,8 +103,12 @@ def test_plain_output_goes_to_stdout_and_progress_to_stderr(
     assert "queries" not in output.out
 
 
-@pytest.mark.parametrize("verb", ["demo", "train", "build", "index", "tune", "eval", "info", "verify"])
-def test_every_verb_explains_itself_with_an_example_that_parses(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "verb", ["demo", "train", "build", "index", "tune", "eval", "info", "verify"]
+)
+def test_every_verb_explains_itself_with_an_example_that_parses(
+    verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run([verb, "--help"]) == 0
     text = capsys.readouterr().out
     assert f"Example: knnlm {verb}" in " ".join(text.split())
@@ -109,7 +125,9 @@ def test_help_is_fast_because_it_imports_nothing_heavy() -> None:
 
 
 def test_the_version_is_printed() -> None:
-    done = subprocess.run([sys.executable, "-m", "knnlm", "--version"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "knnlm", "--version"], capture_output=True, text=True, check=True
+    )
     import knnlm
 
     assert done.stdout.strip() == knnlm.__version__
@@ -123,7 +141,10 @@ def test_the_version_is_printed() -> None:
         ("eval store --exact --text a b", "eval store --exact --text a --text b"),
         ("eval --json store --text a b", "eval --json store --text a --text b"),
         ("eval store --text=a b", "eval store --text=a --text b"),
-        ("train --preset smoke --text a --valid b c", "train --preset smoke --text a --valid b --valid c"),
+        (
+            "train --preset smoke --text a --valid b c",
+            "train --preset smoke --text a --valid b --valid c",
+        ),
         ("tune --text a store", "tune --text a store"),  # STORE may come last
         ("", ""),
     ],

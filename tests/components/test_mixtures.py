@@ -9,17 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knnlm.components.clusters import Clusters, word_shares
-from knnlm.components.softmaxes import Softmaxes
-from knnlm.formula import p_knn, similarity, softmax
+from knnlm.components.mixture_of_softmaxes import MixtureOfSoftmaxes
+from knnlm.equation import p_knn, similarity, softmax
 
 Metric = Literal["l2", "ip"]
 
 
-def random_softmaxes(rng: np.random.Generator, r: int, v: int, d: int) -> Softmaxes:
+def random_softmaxes(rng: np.random.Generator, r: int, v: int, d: int) -> MixtureOfSoftmaxes:
     def t(*shape: int) -> torch.Tensor:
         return torch.from_numpy(rng.standard_normal(shape).astype(np.float32))
 
-    return Softmaxes(("ffn",), t(v, d), t(r, d, d), t(r, d), t(r, d), t(r))
+    return MixtureOfSoftmaxes(("ffn",), t(v, d), t(r, d, d), t(r, d), t(r, d), t(r))
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 4), st.integers(1, 9), st.integers(1, 5))
@@ -33,14 +33,16 @@ def test_softmaxes_are_their_formula(seed: int, r: int, v: int, d: int) -> None:
     found = m.logprobs(torch.from_numpy(h)).double().numpy()
     assert np.allclose(np.exp(found), truth, atol=1e-5)
     targets = rng.integers(0, v, 6)
-    assert np.allclose(m.target_logprobs(h, targets), np.log(truth)[np.arange(6), targets], atol=1e-4)
+    assert np.allclose(
+        m.target_logprobs(h, targets), np.log(truth)[np.arange(6), targets], atol=1e-4
+    )
 
 
 def test_equal_views_that_change_nothing_are_one_softmax() -> None:
     torch.manual_seed(0)
     e, h = torch.randn(11, 4), torch.randn(5, 4)
     views = torch.eye(4).expand(3, 4, 4)
-    m = Softmaxes(("ffn",), e, views, torch.zeros(3, 4), torch.randn(3, 4), torch.zeros(3))
+    m = MixtureOfSoftmaxes(("ffn",), e, views, torch.zeros(3, 4), torch.randn(3, 4), torch.zeros(3))
     assert torch.allclose(m.logprobs(h), (h @ e.T).log_softmax(1), atol=1e-5)
 
 
@@ -49,26 +51,35 @@ def test_gradients_of_softmaxes_are_right() -> None:
     h, targets = torch.randn(4, 3, dtype=torch.float64), torch.tensor([0, 4, 2, 2])
 
     def loss(*parts: torch.Tensor) -> torch.Tensor:
-        made = Softmaxes(("ffn",), *parts)  # type: ignore[arg-type]
+        made = MixtureOfSoftmaxes(("ffn",), *parts)  # type: ignore[arg-type]
         return made.target_losses(h, targets).sum()
 
     assert torch.autograd.gradcheck(loss, tuple(p.double().requires_grad_() for p in m[1:6]))
 
 
 @given(
-    st.integers(0, 2**32 - 1), st.integers(1, 8), st.integers(1, 9), st.sampled_from(["l2", "ip"]),
+    st.integers(0, 2**32 - 1),
+    st.integers(1, 8),
+    st.integers(1, 9),
+    st.sampled_from(["l2", "ip"]),
     st.sampled_from([0.3, 1.0, 4.0]),
-)  # fmt: skip
-def test_clusters_are_their_formula(seed: int, clusters: int, words: int, metric: Metric, tau: float) -> None:
+)
+def test_clusters_are_their_formula(
+    seed: int, clusters: int, words: int, metric: Metric, tau: float
+) -> None:
     rng = np.random.default_rng(seed)
     rows = 40
     cluster_of, tokens = rng.integers(0, clusters, rows), rng.integers(0, words, rows)
     centroids = rng.standard_normal((clusters, 3)).astype(np.float32)
     bias = rng.standard_normal(clusters).astype(np.float32)
     found = Clusters(
-        ("att",), torch.from_numpy(centroids), torch.from_numpy(bias),
-        *word_shares(cluster_of, tokens, clusters, words), metric, tau,
-    )  # fmt: skip
+        ("att",),
+        torch.from_numpy(centroids),
+        torch.from_numpy(bias),
+        *word_shares(cluster_of, tokens, clusters, words),
+        metric,
+        tau,
+    )
     h = rng.standard_normal((5, 3)).astype(np.float32)
     m = np.zeros((words, clusters))
     for c, w in zip(cluster_of, tokens, strict=True):
@@ -88,10 +99,17 @@ def test_a_cluster_for_every_row_is_the_store_without_a_mask() -> None:
     rng = np.random.default_rng(5)
     keys, tokens = rng.standard_normal((12, 4)).astype(np.float32), rng.integers(0, 6, 12)
     made = Clusters(
-        ("att",), torch.from_numpy(keys), torch.zeros(12), *word_shares(np.arange(12), tokens, 12, 6), "l2", 1.0
+        ("att",),
+        torch.from_numpy(keys),
+        torch.zeros(12),
+        *word_shares(np.arange(12), tokens, 12, 6),
+        "l2",
+        1.0,
     )
     h = rng.standard_normal((3, 4)).astype(np.float32)
-    truth = p_knn(similarity(keys.astype(np.float64), h.astype(np.float64), "l2"), tokens, 6, 12, 1.0)
+    truth = p_knn(
+        similarity(keys.astype(np.float64), h.astype(np.float64), "l2"), tokens, 6, 12, 1.0
+    )
     assert np.allclose(made.logprobs(torch.from_numpy(h)).exp().numpy(), truth, atol=1e-5)
 
 
@@ -110,7 +128,9 @@ def test_gradients_of_clusters_are_right(metric: Metric) -> None:
     h, targets = torch.randn(6, 3, dtype=torch.float64), torch.tensor([0, 4, 2, 2, 1, 3])
 
     def loss(centroids: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-        return Clusters(("att",), centroids, bias, *votes, metric, 0.8).target_losses(h, targets).sum()
+        return (
+            Clusters(("att",), centroids, bias, *votes, metric, 0.8).target_losses(h, targets).sum()
+        )
 
     parts = (torch.randn(4, 3, dtype=torch.float64), torch.randn(4, dtype=torch.float64))
     assert torch.autograd.gradcheck(loss, tuple(p.requires_grad_() for p in parts))

@@ -1,4 +1,5 @@
-"""The whole of `knnlm reproduce all --scale smoke`, run once for all tests, with its searches counted."""
+"""The whole of `knnlm reproduce all --scale smoke`, run once for all tests, with its searches
+counted."""
 
 import fcntl
 import json
@@ -12,11 +13,11 @@ import pytest
 import knnlm.search.cache as cache
 import knnlm.search.retrieval as retrieval
 from knnlm.cli.main import run
+from knnlm.datastore.entries import Entries
 from knnlm.paper.findings import Records
 from knnlm.paper.runner import load_records
 from knnlm.paper.scales import SMOKE_SCALE, Scale
 from knnlm.search.retrieval import Retrieval, Search
-from knnlm.states.store import Store
 from tests.search.conftest import built as built
 from tests.search.conftest import lm as lm
 from tests.search.conftest import queries as queries
@@ -48,13 +49,13 @@ def smoke(tmp_path_factory: pytest.TempPathFactory) -> Smoke:
 
 def _run(folder: Path) -> list[tuple[list[Any], int]]:
     counts: Counter[tuple[Any, ...]] = Counter()
-    real = retrieval.searcher
+    real = retrieval.open_search
 
-    def counting(store: Store, what: Retrieval) -> Search:
+    def counting(store: Entries, what: Retrieval) -> Search:
         counts[str(store.path), what.key, what.metric, what.mask] += 1
         return real(store, what)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cache, "searcher", counting)
+        patch.setattr(cache, "open_search", counting)
         assert run(["reproduce", "all", "--scale", "smoke", "--out", str(folder), "--json"]) == 0
     return [(list(what), times) for what, times in counts.items()]

@@ -1,8 +1,8 @@
-"""A program that reproduces a recipe in a child process for each number it is told; the child kills itself there.
+"""A program that reproduces a recipe in a child process for each number it is told; the child kills
+itself there.
 
-The number says before which of its commits (renames of finished files) the child dies without any notice. For each
-line the program tells how the child ended.
-"""
+The number says before which of its commits (renames of finished files) the child dies without any
+notice. For each line the program tells how the child ended."""
 
 import os
 import signal
@@ -33,7 +33,13 @@ def die_before(commit: int) -> None:
 
 def main(out: str, name: str) -> None:
     """Reproduce `name` into `out`, again and again."""
-    for lazy in ("OPTForCausalLM", "AutoTokenizer", "AutoModelForCausalLM", "AutoConfig", "PreTrainedTokenizerFast"):
+    for lazy in (
+        "OPTForCausalLM",
+        "AutoTokenizer",
+        "AutoModelForCausalLM",
+        "AutoConfig",
+        "PreTrainedTokenizerFast",
+    ):
         getattr(transformers, lazy)  # once here, not in every child
     for line in sys.stdin:
         child = os.fork()

@@ -5,19 +5,19 @@ import pytest
 import torch
 
 import knnlm.paper.derive as module
-from knnlm.lm.load import LanguageModel
+from knnlm.datastore.build import build_entries
+from knnlm.datastore.entries import Entries, open_entries
+from knnlm.hidden_states import StateReader
+from knnlm.models.load import LanguageModel
 from knnlm.paper.calibrated import Calibration, calibrate, calibrated_logprobs, tempered_logprobs
 from knnlm.paper.derive import derive, normalized, principal_components, subsample
 from knnlm.paper.other_states import other_state
-from knnlm.states.build import build_states
-from knnlm.states.store import Store, open_store
-from knnlm.taps import Tap
 
 
-def test_a_part_of_a_store_keeps_states_and_tokens_together(store: Store) -> None:
-    rows = subsample(store.rows, 0.3, draw=1)
+def test_a_part_of_a_store_keeps_states_and_tokens_together(store: Entries) -> None:
+    rows = subsample(store.count, 0.3, draw=1)
     part = derive(store, store.path.parent / "part", ("att",), {"fraction": 0.3}, rows=rows)
-    assert part.rows == len(rows) == round(0.3 * store.rows)
+    assert part.count == len(rows) == round(0.3 * store.count)
     assert np.array_equal(part.targets, store.targets[rows])
     assert np.array_equal(part.key("att").all(), store.key("att").gather(rows))
 
@@ -29,7 +29,7 @@ def test_draws_are_different_parts_and_each_is_repeatable() -> None:
     assert len(np.unique(a)) == 100
 
 
-def test_an_interrupted_derivation_goes_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_derivation_goes_on(store: Entries, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_ROWS", 100)
     calls = []
 
@@ -47,13 +47,13 @@ def test_an_interrupted_derivation_goes_on(store: Store, monkeypatch: pytest.Mon
     assert np.array_equal(found.key("ffn").all(), whole)
 
 
-def test_normalising_is_a_layer_norm_without_gain_or_bias(store: Store) -> None:
+def test_normalising_is_a_layer_norm_without_gain_or_bias(store: Entries) -> None:
     states = torch.from_numpy(store.key("ffn").read(0, 50).astype(np.float32))
     truth = torch.nn.functional.layer_norm(states, states.shape[1:])
     assert np.allclose(normalized(states.numpy()), truth.numpy(), atol=1e-4)
 
 
-def test_all_principal_components_keep_distances(store: Store) -> None:
+def test_all_principal_components_keep_distances(store: Entries) -> None:
     width = store.key("att").type.width
     change = principal_components(store, "att", width)
     some = store.key("att").read(0, 50).astype(np.float32)
@@ -61,20 +61,28 @@ def test_all_principal_components_keep_distances(store: Store) -> None:
     before = ((some[:, None] - some[None]) ** 2).sum(-1)
     after = ((turned[:, None] - turned[None]) ** 2).sum(-1)
     assert np.allclose(before, after, rtol=1e-3, atol=1e-3)
-    assert change(some)[:, :3] == pytest.approx(principal_components(store, "att", 3)(some), abs=1e-4)
+    assert change(some)[:, :3] == pytest.approx(
+        principal_components(store, "att", 3)(some), abs=1e-4
+    )
 
 
-def test_att_before_its_norm_becomes_att_by_that_norm(lm: LanguageModel, store: Store) -> None:
+def test_att_before_its_norm_becomes_att_by_that_norm(lm: LanguageModel, store: Entries) -> None:
     block = lm.model.model.decoder.layers[-1]
     ids = torch.arange(2, 14)[None]
-    with torch.inference_mode(), Tap(lm.model, ("att",)) as tap:
-        att = tap.read(ids).of("att")
-    with torch.inference_mode(), Tap(lm.model, ("att",), instead=other_state(lm.model, "att-raw")) as tap:
-        raw = tap.read(ids).of("att")
+    with torch.inference_mode(), StateReader(lm.model, ("att",)) as reader:
+        att = reader.read(ids).of("att")
+    with (
+        torch.inference_mode(),
+        StateReader(lm.model, ("att",), instead=other_state(lm.model, "att-raw")) as reader,
+    ):
+        raw = reader.read(ids).of("att")
         assert torch.allclose(block.final_layer_norm(raw), att, atol=1e-6)
         assert not torch.allclose(raw, att, atol=1e-2)
-    with torch.inference_mode(), Tap(lm.model, ("att",), instead=other_state(lm.model, "att-earlier")) as tap:
-        earlier = tap.read(ids).of("att")
+    with (
+        torch.inference_mode(),
+        StateReader(lm.model, ("att",), instead=other_state(lm.model, "att-earlier")) as reader,
+    ):
+        earlier = reader.read(ids).of("att")
         below = lm.model.model.decoder.layers[-2]
         x = lm.model.model.decoder(input_ids=ids, output_hidden_states=True).hidden_states[-3]
     with torch.inference_mode():
@@ -83,16 +91,25 @@ def test_att_before_its_norm_becomes_att_by_that_norm(lm: LanguageModel, store: 
         assert torch.allclose(below.final_layer_norm(x + attended), earlier, atol=1e-5)
 
 
-def test_a_store_of_another_state_says_so(lm: LanguageModel, store: Store, texts: dict[str, object]) -> None:
-    from knnlm.lm.documents import local_text
+def test_a_store_of_another_state_says_so(
+    lm: LanguageModel, store: Entries, texts: dict[str, object]
+) -> None:
+    from knnlm.text.documents import local_text
 
     out = store.path.parent / "raw"
-    build_states(lm, local_text([str(texts["valid"])], "valid"), out, keys=("att",),
-                 instead=other_state(lm.model, "att-raw"))  # fmt: skip
-    assert open_store(out).meta["taps"]["att"] == "input of the last block's norm"
+    build_entries(
+        lm,
+        local_text([str(texts["valid"])], "valid"),
+        out,
+        keys=("att",),
+        instead=other_state(lm.model, "att-raw"),
+    )
+    assert open_entries(out).meta["taps"]["att"] == "input of the last block's norm"
 
 
-def test_a_calibration_that_changes_nothing_is_the_lm(lm: LanguageModel, queries: Store, store: Store) -> None:
+def test_a_calibration_that_changes_nothing_is_the_lm(
+    lm: LanguageModel, queries: Entries, store: Entries
+) -> None:
     ffn = queries.key("ffn").all()
     same = calibrated_logprobs(
         lm.model, ffn, queries.targets, store.targets, store.vocab_size, Calibration(1.0, 0.0, 0.0)
@@ -100,9 +117,14 @@ def test_a_calibration_that_changes_nothing_is_the_lm(lm: LanguageModel, queries
     assert np.allclose(same, queries.lm_logprob, atol=2e-2)  # states are stored in fp16
 
 
-def test_calibration_is_not_worse_than_the_lm_or_the_unigrams(lm: LanguageModel, queries: Store, store: Store) -> None:
+def test_calibration_is_not_worse_than_the_lm_or_the_unigrams(
+    lm: LanguageModel, queries: Entries, store: Entries
+) -> None:
     ffn = queries.key("ffn").all()
     found = calibrate(lm.model, ffn, queries.targets, store.targets, store.vocab_size)
-    assert found.valid_ppl <= np.exp(-tempered_logprobs(lm.model, ffn, queries.targets, 1.0).mean()) + 1e-6
+    assert (
+        found.valid_ppl
+        <= np.exp(-tempered_logprobs(lm.model, ffn, queries.targets, 1.0).mean()) + 1e-6
+    )
     assert 0 <= found.share <= 1
     assert 1 / 8 <= found.temperature <= 8

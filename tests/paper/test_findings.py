@@ -22,19 +22,27 @@ A, B = Arm(state="att"), Arm(state="ffn")
 
 def claim(sense: str = "more", **changes: Any) -> Claim:
     return replace(
-        Claim(name="a beats b", says="", where="", terms=better(A, B, "tuned"), sense=sense), **changes  # type: ignore[arg-type]
-    )  # fmt: skip
+        Claim(name="a beats b", says="", where="", terms=better(A, B, "tuned"), sense=sense),  # type: ignore[arg-type]
+        **changes,
+    )
 
 
 def records(*pairs: tuple[Arm, list[float]]) -> Records:
-    """Records of arms whose documents have these sums of log p at the tuned τ, and 100 tokens and 50 words each."""
+    """Records of arms whose documents have these sums of log p at the tuned τ, and 100 tokens and
+    50 words each."""
     return {
-        arm.name: {"results": {
-            "base": {"words": 50 * len(sums)},
-            "documents": {"tokens": [100.0] * len(sums), "tuned": sums, "base": [-500.0] * len(sums)},
-        }}
+        arm.name: {
+            "results": {
+                "base": {"words": 50 * len(sums)},
+                "documents": {
+                    "tokens": [100.0] * len(sums),
+                    "tuned": sums,
+                    "base": [-500.0] * len(sums),
+                },
+            }
+        }
         for arm, sums in pairs
-    }  # fmt: skip
+    }
 
 
 def test_the_effect_is_the_ratio_of_perplexities_per_word() -> None:
@@ -62,22 +70,34 @@ def test_the_interval_covers_what_documents_disagree_about() -> None:
 
 def test_seeds_are_pooled_and_shown() -> None:
     other = (replace(A, lm="seed-1"), [-420.0] * 12), (replace(B, lm="seed-1"), [-410.0] * 12)
-    found = check(claim(), records((A, [-400.0] * 12), (B, [-410.0] * 12), *other), ["main", "seed-1"])
+    found = check(
+        claim(), records((A, [-400.0] * 12), (B, [-410.0] * 12), *other), ["main", "seed-1"]
+    )
     assert found.seeds == pytest.approx((np.exp(0.2) - 1, np.exp(-0.2) - 1))
     assert found.effect == pytest.approx(0.0)
 
 
 def test_seeds_that_disagree_decide_nothing() -> None:
     other = (replace(A, lm="seed-1"), [-411.0] * 12), (replace(B, lm="seed-1"), [-410.0] * 12)
-    found = check(claim(), records((A, [-390.0] * 12), (B, [-410.0] * 12), *other), ["main", "seed-1"])
+    found = check(
+        claim(), records((A, [-390.0] * 12), (B, [-410.0] * 12), *other), ["main", "seed-1"]
+    )
     assert found.low > 0
     assert found.verdict == "undecided"
 
 
 def test_a_question_that_does_not_arise_is_not_answered() -> None:
-    found = check(claim(given=better(B, A, "tuned")), records((A, [-400.0] * 12), (B, [-410.0] * 12)), ["main"])
+    found = check(
+        claim(given=better(B, A, "tuned")),
+        records((A, [-400.0] * 12), (B, [-410.0] * 12)),
+        ["main"],
+    )
     assert found.verdict == "no question"
-    asked = check(claim(given=better(A, B, "tuned")), records((A, [-400.0] * 12), (B, [-410.0] * 12)), ["main"])
+    asked = check(
+        claim(given=better(A, B, "tuned")),
+        records((A, [-400.0] * 12), (B, [-410.0] * 12)),
+        ["main"],
+    )
     assert asked.verdict == "holds"
 
 
@@ -132,7 +152,9 @@ def test_an_effect_agrees_with_the_perplexities_of_its_rows(smoke: Smoke) -> Non
     arm = Arm(k=smoke.scale.k, factory=smoke.scale.factory)
     found = check(claim(terms=gain(arm, "tuned")), smoke.records, ["main"])
     r = smoke.records[arm.name]["results"]
-    assert found.effect == pytest.approx(r["base"]["word_ppl"] / r["tuned"]["word_ppl"] - 1, rel=1e-5)
+    assert found.effect == pytest.approx(
+        r["base"]["word_ppl"] / r["tuned"]["word_ppl"] - 1, rel=1e-5
+    )
 
 
 def test_tuning_does_not_lose_to_the_fixed_temperature_where_it_tunes(smoke: Smoke) -> None:
@@ -152,7 +174,9 @@ def test_what_the_paper_printed_is_what_it_says_of_itself() -> None:
         assert row.base is not None
         assert row.base - row.cells["interp"] == pytest.approx(row.cells["gain"], abs=1e-9)
     base = 21.750
-    att, knn = (r.cells["interp"] for r in (published()["tab:input_representation"][i] for i in (1, 0)))
+    att, knn = (
+        r.cells["interp"] for r in (published()["tab:input_representation"][i] for i in (1, 0))
+    )
     assert (base - att) / (base - knn) == pytest.approx(0.53, abs=0.03)  # "about 55%"
 
 

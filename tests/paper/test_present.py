@@ -27,7 +27,9 @@ def test_committed_reports_are_what_committed_records_say(file: Path) -> None:
     for name, text in files.items():
         again = f"knnlm reproduce --report --scale {folder.name} --out docs/results/{folder.name}"
         assert (folder / name).read_text() == text, f"run '{again}'"
-    assert {p.name for p in (folder / FIGURES).iterdir()} == {Path(n).name for n in files if n.startswith(FIGURES)}
+    assert {p.name for p in (folder / FIGURES).iterdir()} == {
+        Path(n).name for n in files if n.startswith(FIGURES)
+    }
 
 
 def test_a_number_that_changes_changes_the_report(smoke: Smoke) -> None:
@@ -76,9 +78,13 @@ def test_markdown_tables_have_as_many_cells_in_every_line(smoke: Smoke) -> None:
 
 
 @pytest.mark.parametrize("name", [recipe.name for recipe in recipes(SMOKE_SCALE)])
-def test_the_rows_of_any_recipe_make_a_report(smoke: Smoke, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rows_of_any_recipe_make_a_report(
+    smoke: Smoke, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for module in (figures, regimes, shares, reasons, ruled_out):
-        monkeypatch.setattr(module, "drawing", lambda *_: "<svg/>")  # what is drawn is tested elsewhere
+        monkeypatch.setattr(
+            module, "drawing", lambda *_: "<svg/>"
+        )  # what is drawn is tested elsewhere
     (recipe,) = chosen(smoke.scale, [name])
     some = {row.name: smoke.records[row.name] for row in recipe.rows}
     assert content(some, smoke.scale)[-1].title == "How it was made"
@@ -93,7 +99,11 @@ def test_every_row_and_lm_is_timed_once(smoke: Smoke) -> None:
 
 
 def test_a_report_of_some_recipes_leaves_the_rest_out(smoke: Smoke) -> None:
-    some = {name: r for name, r in smoke.records.items() if name.startswith("main_att_l2") and r["kind"] == "evaluate"}
+    some = {
+        name: r
+        for name, r in smoke.records.items()
+        if name.startswith("main_att_l2") and r["kind"] == "evaluate"
+    }
     text = render(some, smoke.scale)[MARKDOWN]
     assert "not measured" not in text
     assert "nan" not in text

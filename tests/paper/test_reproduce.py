@@ -1,4 +1,5 @@
-"""`knnlm reproduce`: every row measured once, with provenance; nothing searched twice; interruptions do not show."""
+"""`knnlm reproduce`: every row measured once, with provenance; nothing searched twice;
+interruptions do not show."""
 
 import json
 import os
@@ -15,33 +16,61 @@ from typing import Any
 import pytest
 
 from knnlm.cli.main import run
+from knnlm.datastore.entries import open_entries
 from knnlm.files import write_json
-from knnlm.lm.documents import HubDataset
 from knnlm.paper.measure import Bench
 from knnlm.paper.plan import plan
 from knnlm.paper.recipes import capacity, chosen, recipes
 from knnlm.paper.rows import Unmasked
 from knnlm.paper.runner import load_records, most_neighbours, unique_rows
 from knnlm.paper.scales import SCALES, SMOKE_SCALE, HubArticles
-from knnlm.states.store import open_store
+from knnlm.text.documents import HubDataset
 from tests.paper.conftest import Smoke
 
-# Every \\label of a table or figure of the paper, and every appendix: its label, or its number where it has none.
+# Every \\label of a table or figure of the paper, and every appendix: its label, or its number
+# where it has none.
 TABLES = {
-    "tab:knn_baselines", "tab:input_representation", "tab:knn_recompute", "tab:knn_other_models",
-    "tab:softmax_bottleneck", "tab:adaptive_results", "tab:mos_results", "tab:ensembling", "tab:overfit",
-}  # fmt: skip
+    "tab:knn_baselines",
+    "tab:input_representation",
+    "tab:knn_recompute",
+    "tab:knn_other_models",
+    "tab:softmax_bottleneck",
+    "tab:adaptive_results",
+    "tab:mos_results",
+    "tab:ensembling",
+    "tab:overfit",
+}
 FIGURES = {
-    "fig:overview", "fig:subsample_dstore_only", "fig:increasing_embedding_size", "fig:datastore_size",
-    "fig:small_temperature", "fig:full_temperature", "fig:temperature", "fig:token_analysis_len", "fig:entropy",
+    "fig:overview",
+    "fig:subsample_dstore_only",
+    "fig:increasing_embedding_size",
+    "fig:datastore_size",
+    "fig:small_temperature",
+    "fig:full_temperature",
+    "fig:temperature",
+    "fig:token_analysis_len",
+    "fig:entropy",
     "fig:ensemble",
-}  # fmt: skip
+}
 APPENDICES = {
-    "app:generalization-knnlm", "app:detail_result_increasing_nv", "app:bottleneck-detail", "appendix C.1",
-    "appendix C.2", "appendix C.3", "app:wordanalysis", "app:failed", "app:dist_metric",
-    "app:sparsification", "appendix E.3", "app:stolen_prob", "app:ensembling", "appendix E.6",
-    "app:overfitting", "app:soft_label", "app:interpolated_loss",
-}  # fmt: skip
+    "app:generalization-knnlm",
+    "app:detail_result_increasing_nv",
+    "app:bottleneck-detail",
+    "appendix C.1",
+    "appendix C.2",
+    "appendix C.3",
+    "app:wordanalysis",
+    "app:failed",
+    "app:dist_metric",
+    "app:sparsification",
+    "appendix E.3",
+    "app:stolen_prob",
+    "app:ensembling",
+    "appendix E.6",
+    "app:overfitting",
+    "app:soft_label",
+    "app:interpolated_loss",
+}
 NO_EXPERIMENT = {"fig:overview"}  # a drawing of the method
 
 
@@ -52,19 +81,35 @@ def test_every_row_of_every_recipe_has_a_record(smoke: Smoke) -> None:
         made = record["provenance"]
         assert made["command"].startswith("knnlm reproduce ")
         assert made["command"].endswith("--scale smoke")
-        assert {"commit", "seed", "machine", "instructions", "threads", "seconds", "versions"} <= made.keys()
+        assert {
+            "commit",
+            "seed",
+            "machine",
+            "instructions",
+            "threads",
+            "seconds",
+            "versions",
+        } <= made.keys()
         assert record["scale"] == "smoke"
 
 
 def test_no_search_is_run_twice(smoke: Smoke) -> None:
-    """Each store and mask is searched once for the validation and once for the test text, whatever rows use it."""
+    """Each store and mask is searched once for the validation and once for the test text, whatever
+    rows use it."""
     assert all(times == 2 for _, times in smoke.searches), smoke.searches
-    assert len(smoke.searches) == len(most_neighbours(unique_rows(recipes(smoke.scale)), smoke.scale))
+    assert len(smoke.searches) == len(
+        most_neighbours(unique_rows(recipes(smoke.scale)), smoke.scale)
+    )
 
 
-def test_a_finished_run_measures_nothing_and_reports_the_same(smoke: Smoke, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_finished_run_measures_nothing_and_reports_the_same(
+    smoke: Smoke, capsys: pytest.CaptureFixture[str]
+) -> None:
     before = {p.name: p.read_bytes() for p in smoke.folder.glob("*.*")}
-    assert run(["reproduce", "baselines", "--scale", "smoke", "--out", str(smoke.folder), "--json"]) == 0
+    assert (
+        run(["reproduce", "baselines", "--scale", "smoke", "--out", str(smoke.folder), "--json"])
+        == 0
+    )
     found = json.loads(capsys.readouterr().out)
     assert found["measured"] == 0
     assert found["rows"] == 16
@@ -72,11 +117,20 @@ def test_a_finished_run_measures_nothing_and_reports_the_same(smoke: Smoke, caps
 
 
 def test_killed_runs_end_with_the_same_results(smoke: Smoke, tmp_path: Path) -> None:
-    """Killed at random points until one comes to its end; that gives what an undisturbed run gives."""
-    program = [sys.executable, "-m", "tests.paper.killable", str(tmp_path / "killed"), "audit-precision"]
+    """Killed at random points until one comes to its end; that gives what an undisturbed run
+    gives."""
+    program = [
+        sys.executable,
+        "-m",
+        "tests.paper.killable",
+        str(tmp_path / "killed"),
+        "audit-precision",
+    ]
     rng = random.Random(0)
     kills = 0
-    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+    with subprocess.Popen(
+        program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
         assert parent.stdin is not None
         assert parent.stdout is not None
         while True:
@@ -94,7 +148,9 @@ def test_killed_runs_end_with_the_same_results(smoke: Smoke, tmp_path: Path) -> 
         assert _results(record) == _results(smoke.records[name])
 
 
-def test_the_clock_of_an_interrupted_row_goes_on(smoke: Smoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_clock_of_an_interrupted_row_goes_on(
+    smoke: Smoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (recipe,) = chosen(smoke.scale, ["recompute"])
     folder, name = tmp_path / "again", recipe.rows[-1].name
     shutil.copytree(smoke.folder, folder)
@@ -146,7 +202,9 @@ def _results(record: Any) -> Any:
 def test_the_list_covers_the_paper(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["reproduce", "--list", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)["recipes"]
-    assert {label for entry in listed for label in entry["labels"]} == (TABLES | FIGURES | APPENDICES) - NO_EXPERIMENT
+    assert {label for entry in listed for label in entry["labels"]} == (
+        TABLES | FIGURES | APPENDICES
+    ) - NO_EXPERIMENT
     assert len({entry["name"] for entry in listed}) == len(listed)
     for scale in SCALES.values():
         assert all(recipe.rows for recipe in recipes(scale) if recipe.labels), scale.name
@@ -157,17 +215,33 @@ def test_a_label_names_its_recipe(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert json.loads(capsys.readouterr().out)["rows"] == 8
     assert run(["reproduce", "table3", "--plan", "--json", "--scale", "paper"]) == 0
     assert json.loads(capsys.readouterr().out)["rows"] == 8
-    names = {recipe.name for recipe in chosen(SMOKE_SCALE, ["app:failed"])}  # an appendix of several experiments
+    names = {
+        recipe.name for recipe in chosen(SMOKE_SCALE, ["app:failed"])
+    }  # an appendix of several experiments
     assert names == {
-        "metric", "sparsity", "location", "stolen", "ensembles", "memorised", "soft-labels", "interpolated"
-    }  # fmt: skip
+        "metric",
+        "sparsity",
+        "location",
+        "stolen",
+        "ensembles",
+        "memorised",
+        "soft-labels",
+        "interpolated",
+    }
 
 
-def test_the_papers_own_scale_is_planned_with_its_constants(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_papers_own_scale_is_planned_with_its_constants(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert run(["reproduce", "all", "--plan", "--json", "--scale", "paper"]) == 0
     found = json.loads(capsys.readouterr().out)
     steps = "\n".join(step["what"] for step in found["steps"])
-    for constant in ("IVF4096,PQ64np", "112,735,284 rows", "286,000 updates of 3 × 3072 tokens", "k 1,024"):
+    for constant in (
+        "IVF4096,PQ64np",
+        "112,735,284 rows",
+        "286,000 updates of 3 × 3072 tokens",
+        "k 1,024",
+    ):
         assert constant in steps
     assert found["bytes"] > 112_735_284 * 2 * 2 * 1024  # att and ffn in fp16
     assert found["seconds"] > 0
@@ -177,7 +251,9 @@ def test_a_plan_of_what_is_learned_has_the_lm_and_its_store() -> None:
     rows = capacity.recipe(SCALES["laptop"]).rows
     found = plan(rows, SCALES["laptop"], speed=1e10)
     assert [step.kind for step in found.steps][:2] == ["train", "build"]
-    assert sum(step.kind == "learn" for step in found.steps) > len(rows)  # other learning rates are tried
+    assert sum(step.kind == "learn" for step in found.steps) > len(
+        rows
+    )  # other learning rates are tried
 
 
 def test_a_plan_counts_all_rows_voting_without_a_search() -> None:
@@ -220,22 +296,42 @@ def test_bad_input_gets_one_sentence(
     assert sentence in message
 
 
-def test_a_folder_that_is_no_wikitext_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_is_no_wikitext_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "texts").mkdir()
     (tmp_path / "texts" / "mine.txt").write_text("some words of mine")
     out = tmp_path / "out"
-    assert run(["reproduce", "all", "--scale", "laptop", "--data", str(tmp_path / "texts"), "--out", str(out)]) == 2
+    assert (
+        run(
+            [
+                "reproduce",
+                "all",
+                "--scale",
+                "laptop",
+                "--data",
+                str(tmp_path / "texts"),
+                "--out",
+                str(out),
+            ]
+        )
+        == 2
+    )
     assert "has no wiki.train.tokens" in capsys.readouterr().err
     assert not out.exists()
 
 
-def test_results_of_another_scale_are_left_alone(smoke: Smoke, capsys: pytest.CaptureFixture[str]) -> None:
+def test_results_of_another_scale_are_left_alone(
+    smoke: Smoke, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["reproduce", "all", "--scale", "demo", "--out", str(smoke.folder)]) == 1
     assert "holds results of scale smoke, not demo: choose another --out" in capsys.readouterr().err
     assert load_records(smoke.folder) == smoke.records
 
 
-def test_a_folder_with_other_things_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_with_other_things_is_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "thesis.tex").write_text("mine")
     assert run(["reproduce", "all", "--scale", "smoke", "--out", str(tmp_path)]) == 1
     assert "is not empty (thesis.tex …): choose another --out" in capsys.readouterr().err
@@ -267,38 +363,62 @@ def test_queries_are_the_same_random_tokens_for_every_lm(smoke: Smoke) -> None:
     work = smoke.folder / "work" / "states"
     count = smoke.scale.eval_rows
     assert count is not None
-    stores = [open_store(work / lm / f"test-{count}") for lm in ("main", "seed-1", "width-16")]
-    whole = open_store(work / "main" / "test")
-    assert {s.rows for s in stores} == {count}
-    assert whole.rows > count
+    stores = [open_entries(work / lm / f"test-{count}") for lm in ("main", "seed-1", "width-16")]
+    whole = open_entries(work / "main" / "test")
+    assert {s.count for s in stores} == {count}
+    assert whole.count > count
     for s in stores[1:]:
         assert (s.targets == stores[0].targets).all()
-    assert stores[0].words == round(whole.words * count / whole.rows)
+    assert stores[0].words == round(whole.words * count / whole.count)
 
 
 def test_any_model_can_join_appendix_a(
-    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tiny_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     few = replace(SMOKE_SCALE, widths=("width-16",), eval_rows=100)
     monkeypatch.setitem(SCALES, "smoke", few)
     out, model = tmp_path / "out", tmp_path / "mine"
     model.symlink_to(tiny_model)
     monkeypatch.chdir(tmp_path)
-    assert run(["reproduce", "models", "--scale", "smoke", "--out", str(out), "--model", "mine", "--json"]) == 0
+    assert (
+        run(
+            [
+                "reproduce",
+                "models",
+                "--scale",
+                "smoke",
+                "--out",
+                str(out),
+                "--model",
+                "mine",
+                "--json",
+            ]
+        )
+        == 0
+    )
     found = json.loads(capsys.readouterr().out)
     assert found["rows"] == 4
-    assert {"kNN helps mine"} <= {f["name"] for f in found["findings"] if f["verdict"] != "not measured"}
+    assert {"kNN helps mine"} <= {
+        f["name"] for f in found["findings"] if f["verdict"] != "not measured"
+    }
     record = load_records(out)["mine_att_l2_exact_real_k-64_factory-IVF32-PQ8x4np"]
     assert record["results"]["base"]["ppl"] > record["results"]["tuned"]["ppl"]
     assert record["provenance"]["seed"] is None
     assert record["provenance"]["command"].endswith("--model mine")
-    assert run(["reproduce", "--report", "--scale", "smoke", "--out", str(out), "--json"]) == 0  # without naming it
+    assert (
+        run(["reproduce", "--report", "--scale", "smoke", "--out", str(out), "--json"]) == 0
+    )  # without naming it
     assert "kNN helps mine" in capsys.readouterr().out
     assert "mine: real mask, real score" in (out / "RESULTS.md").read_text()
 
 
 @pytest.mark.parametrize("name", ["main", "./main/"])
-def test_a_model_may_not_take_the_name_of_another(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_may_not_take_the_name_of_another(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["reproduce", "models", "--model", name, "--model", "main"]) == 2
     assert "is taken: rename its folder" in capsys.readouterr().err
 
@@ -310,7 +430,9 @@ def test_results_of_another_lm_of_that_name_are_left_alone(
     other = replace(first, preset=replace(first.preset, lr=1e-3))
     monkeypatch.setitem(SCALES, "smoke", replace(SMOKE_SCALE, lms=(other, *rest)))
     assert run(["reproduce", "words", "--scale", "smoke", "--out", str(smoke.folder)]) == 1
-    assert "holds results of another LM called main: choose another --out" in capsys.readouterr().err
+    assert (
+        "holds results of another LM called main: choose another --out" in capsys.readouterr().err
+    )
 
 
 def test_a_report_can_be_written_anew_from_rows_alone(smoke: Smoke, tmp_path: Path) -> None:
@@ -322,6 +444,8 @@ def test_a_report_can_be_written_anew_from_rows_alone(smoke: Smoke, tmp_path: Pa
         assert (tmp_path / file).read_bytes() == (smoke.folder / file).read_bytes()
 
 
-def test_a_report_of_no_results_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_of_no_results_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["reproduce", "--report", "--out", str(tmp_path)]) == 1
     assert "holds no results: run 'knnlm reproduce all" in capsys.readouterr().err

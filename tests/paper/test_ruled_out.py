@@ -10,15 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knnlm import api
+from knnlm.datastore.entries import Entries, open_entries
+from knnlm.evaluation.metrics import perplexity
+from knnlm.evaluation.mixing import fit_lambda, fit_shares, mix, mix_all
 from knnlm.files import fingerprint, read_json
-from knnlm.learning.soft import soft_targets
-from knnlm.lm.documents import Files
-from knnlm.lm.load import LanguageModel
-from knnlm.lm.tokenizer import token_stream
-from knnlm.lm.train import RECORD
-from knnlm.lm.windows import windows
-from knnlm.metrics import perplexity
-from knnlm.mixture import fit_lambda, fit_shares, mix, mix_all
+from knnlm.models.load import LanguageModel
 from knnlm.paper.calibrated import tempered_logprobs
 from knnlm.paper.derive import derive
 from knnlm.paper.ensembles import FACTORS
@@ -35,12 +31,16 @@ from knnlm.paper.rows import Ensemble, Listed, Reach
 from knnlm.paper.scales import SMOKE_SCALE, texts
 from knnlm.paper.teaching import Neighbours, SoftLabels, rows_of_stream, soft_labels, teacher_point
 from knnlm.paper.workshop import Workshop
-from knnlm.states.store import Store, open_store
+from knnlm.text.documents import Files
+from knnlm.text.tokenizer import token_stream
+from knnlm.text.windows import windows
+from knnlm.training.language_model import RECORD
+from knnlm.training.soft_targets import soft_targets
 from tests.paper.conftest import Smoke
 
 
 @pytest.fixture
-def many(lm: LanguageModel, texts: dict[str, Path], tmp_path: Path) -> Store:
+def many(lm: LanguageModel, texts: dict[str, Path], tmp_path: Path) -> Entries:
     """A store of several documents."""
     words = texts["train"].read_text().split()
     files = []
@@ -48,19 +48,23 @@ def many(lm: LanguageModel, texts: dict[str, Path], tmp_path: Path) -> Store:
         files.append(tmp_path / f"{part}.txt")
         files[-1].write_text(" ".join(words[part * 60 : (part + 1) * 60]))
     api.build(lm, tmp_path / "many", files)
-    return open_store(tmp_path / "many")
+    return open_entries(tmp_path / "many")
 
 
-def test_every_token_of_the_stream_has_its_row(many: Store, lm: LanguageModel, tmp_path: Path) -> None:
+def test_every_token_of_the_stream_has_its_row(
+    many: Entries, lm: LanguageModel, tmp_path: Path
+) -> None:
     stream = token_stream(lm.tokenizer, Files(tuple(sorted(tmp_path.glob("?.txt")))))
     rows = rows_of_stream(many.documents)
     assert len(rows) == len(stream)
     assert (rows < 0).sum() == 3
     assert np.array_equal(many.targets[rows[rows >= 0]], stream[rows >= 0])
-    assert np.array_equal(rows[rows >= 0], np.arange(many.rows))
+    assert np.array_equal(rows[rows >= 0], np.arange(many.count))
 
 
-def test_labels_are_what_the_lm_says_and_what_neighbours_add(many: Store, lm: LanguageModel, tmp_path: Path) -> None:
+def test_labels_are_what_the_lm_says_and_what_neighbours_add(
+    many: Entries, lm: LanguageModel, tmp_path: Path
+) -> None:
     rows = np.array([0, 5, 40])
     plain = SoftLabels(many, lm.model).labels(rows)
     states = torch.from_numpy(many.key("ffn").gather(rows).astype(np.float32))
@@ -75,20 +79,24 @@ def test_labels_are_what_the_lm_says_and_what_neighbours_add(many: Store, lm: La
     assert torch.allclose(mixed, 0.75 * plain + 0.25 * added, atol=1e-6)
 
 
-def test_the_loss_leaves_out_what_nothing_predicts(many: Store, lm: LanguageModel) -> None:
+def test_the_loss_leaves_out_what_nothing_predicts(many: Entries, lm: LanguageModel) -> None:
     teacher = SoftLabels(many, lm.model)
     places = np.arange(6)[None]
     logits = torch.randn(1, 6, many.vocab_size, requires_grad=True)
     loss = teacher.loss(logits, places)
     loss.backward()
     labels = teacher.labels(teacher.rows[places[0, 1:]])
-    assert loss.item() == pytest.approx(-(labels * logits[0, 1:].log_softmax(1)).sum(1).mean().item(), rel=1e-5)
+    assert loss.item() == pytest.approx(
+        -(labels * logits[0, 1:].log_softmax(1)).sum(1).mean().item(), rel=1e-5
+    )
     assert logits.grad is not None
     assert not logits.grad[0, 0].any()
 
 
 @given(st.lists(st.integers(2, 40), min_size=1, max_size=4), st.integers(1, 9), st.data())
-def test_contexts_are_those_of_the_windows(lengths: list[int], window: int, data: st.DataObject) -> None:
+def test_contexts_are_those_of_the_windows(
+    lengths: list[int], window: int, data: st.DataObject
+) -> None:
     stride = data.draw(st.integers(1, window))
     found = context_lengths(lengths, window, stride)
     wanted = []
@@ -122,7 +130,9 @@ def test_weights_of_several_are_no_worse_on_validation_than_those_of_fewer(smoke
     for field in ("tuned", "on_calibrated"):
         ppls = [r[field]["valid_ppl"] for r in found]
         assert all(more <= fewer * (1 + 1e-9) for fewer, more in itertools.pairwise(ppls))
-        assert all(sum(r[field]["shares"]) + r[field].get("unigrams", 0) == pytest.approx(1) for r in found)
+        assert all(
+            sum(r[field]["shares"]) + r[field].get("unigrams", 0) == pytest.approx(1) for r in found
+        )
     assert found[0]["tuned"]["valid_ppl"] <= found[0]["base"]["valid_ppl"]
 
 
@@ -130,15 +140,20 @@ def test_neighbours_alone_in_an_ensemble_are_the_knn_lm(smoke: Smoke) -> None:
     arm = exactly(paper_arm(smoke.scale))
     alone, knn = (smoke.records[name]["results"] for name in (Ensemble((), (arm,)).name, arm.name))
     assert alone["tuned"]["ppl"] == pytest.approx(knn["tuned"]["ppl"], rel=1e-5)
-    assert alone["on_calibrated"]["valid_ppl"] <= knn["on_calibrated"]["valid_ppl"] * (1 + 1e-6)  # T may change there
+    assert alone["on_calibrated"]["valid_ppl"] <= knn["on_calibrated"]["valid_ppl"] * (
+        1 + 1e-6
+    )  # T may change there
     both = smoke.records[two_stores(smoke.scale).name]["results"]
     assert both["tuned"]["valid_ppl"] <= knn["tuned"]["valid_ppl"] * (1 + 1e-6)
 
 
 def test_calibrated_lms_are_mixed_at_temperatures_that_fit_the_mixture(smoke: Smoke) -> None:
-    """The equation of ensembles.py, written out; no factor is better on validation text than the one chosen."""
+    """The equation of ensembles.py, written out; no factor is better on validation text than the
+    one chosen."""
     found = smoke.records[with_one("2V").name]["results"]["on_calibrated"]
-    workshop = Workshop(smoke.scale, texts(smoke.scale, None), smoke.folder / "work", {}, soft_labels)
+    workshop = Workshop(
+        smoke.scale, texts(smoke.scale, None), smoke.folder / "work", {}, soft_labels
+    )
     store = workshop.plain("main", None).store
     bases = {lm: base_of(workshop, lm, None, store.targets) for lm in ("main", "2V")}
     ppls = {}
@@ -156,9 +171,14 @@ def test_calibrated_lms_are_mixed_at_temperatures_that_fit_the_mixture(smoke: Sm
         ppls[factor] = perplexity(mix_all(each["valid"], shares))
         if factor == found["factor"]:
             assert [*found["shares"], found["unigrams"]] == pytest.approx(shares, abs=1e-4)
-            assert found["ppl"] == pytest.approx(perplexity(mix_all(each["test"], shares)), rel=1e-6)
+            assert found["ppl"] == pytest.approx(
+                perplexity(mix_all(each["test"], shares)), rel=1e-6
+            )
     assert found["valid_ppl"] == pytest.approx(min(ppls.values()), rel=1e-9)
-    assert found["valid_ppl"] < smoke.records[with_one("2V").name]["results"]["base"]["calibrated_valid_ppl"]
+    assert (
+        found["valid_ppl"]
+        < smoke.records[with_one("2V").name]["results"]["base"]["calibrated_valid_ppl"]
+    )
 
 
 def test_ensembles_know_what_their_lms_are(smoke: Smoke) -> None:
@@ -175,13 +195,18 @@ def test_ensembles_know_what_their_lms_are(smoke: Smoke) -> None:
 def test_an_ensemble_is_the_mixture_of_its_lms_own_probabilities(smoke: Smoke) -> None:
     states = smoke.folder / "work" / "states"
     logs = [
-        [open_store(next((states / lm).glob(f"{split}-*"))).lm_logprob.astype(np.float64) for lm in ("main", "2V")]
+        [
+            open_entries(next((states / lm).glob(f"{split}-*"))).lm_logprob.astype(np.float64)
+            for lm in ("main", "2V")
+        ]
         for split in ("valid", "test")
     ]
     found = smoke.records[with_one("2V").name]["results"]
     lam = fit_lambda(logs[0][0], logs[0][1])
     assert found["tuned"]["shares"] == pytest.approx([1 - lam, lam], abs=1e-4)
-    assert found["tuned"]["ppl"] == pytest.approx(perplexity(mix(logs[1][0], logs[1][1], lam)), rel=1e-6)
+    assert found["tuned"]["ppl"] == pytest.approx(
+        perplexity(mix(logs[1][0], logs[1][1], lam)), rel=1e-6
+    )
 
 
 def test_the_neighbours_that_teach_are_those_of_the_best_tau(smoke: Smoke) -> None:
@@ -189,7 +214,9 @@ def test_the_neighbours_that_teach_are_those_of_the_best_tau(smoke: Smoke) -> No
     workshop = Workshop(smoke.scale, texts_of, smoke.folder / "work", {}, soft_labels)
     arm = smoke.records[exactly(paper_arm(smoke.scale)).name]["results"]["tuned"]
     point = teacher_point(workshop, "main", None)
-    assert (point.temperature, point.lam) == pytest.approx((arm["temperature"], arm["lambda"]), rel=1e-3)
+    assert (point.temperature, point.lam) == pytest.approx(
+        (arm["temperature"], arm["lambda"]), rel=1e-3
+    )
     teacher = soft_labels(workshop, "knn-lm")
     assert teacher.describe()["temperature"] == point.temperature
     assert teacher.table is not None
@@ -209,8 +236,13 @@ def test_lms_begin_and_learn_as_they_say(smoke: Smoke) -> None:
     }
     for name, lesson in lessons.items():
         lm = smoke.scale.lm(name)
-        wanted = {"preset": lm.preset.settings(), "seed": lm.seed, "train": found.train.describe(),
-                  "valid": found.stop.describe(), **lesson}  # fmt: skip
+        wanted = {
+            "preset": lm.preset.settings(),
+            "seed": lm.seed,
+            "train": found.train.describe(),
+            "valid": found.stop.describe(),
+            **lesson,
+        }
         assert read_json(folder / "lm" / name / RECORD)["recipe"] == fingerprint(wanted)
 
 
@@ -219,12 +251,15 @@ def test_lists_of_retrieved_words_cover_what_neighbours_cover(smoke: Smoke) -> N
     assert few["coverage"] < more["coverage"]
     for duplicates in (True, False):
         found = smoke.records[by_choice(smoke.scale, duplicates).name]["results"]
-        assert found["coverage"] == smoke.records[exactly(paper_arm(smoke.scale)).name]["results"]["coverage"]
+        assert (
+            found["coverage"]
+            == smoke.records[exactly(paper_arm(smoke.scale)).name]["results"]["coverage"]
+        )
 
 
-def test_places_are_those_of_the_rows(many: Store, lm: LanguageModel, tmp_path: Path) -> None:
+def test_places_are_those_of_the_rows(many: Entries, lm: LanguageModel, tmp_path: Path) -> None:
     whole = api.build(lm, tmp_path / "scored", sorted(tmp_path.glob("?.txt")), logprobs=True)
-    rows = np.sort(np.random.default_rng(0).choice(many.rows, 120, replace=False))
+    rows = np.sort(np.random.default_rng(0).choice(many.count, 120, replace=False))
     drawn = derive(many, tmp_path / "drawn", many.keys, {}, rows=rows)
     places = drawn.table.columns["position"].all().astype(float)
     found = located(drawn, whole, -places)["document"]
@@ -234,7 +269,7 @@ def test_places_are_those_of_the_rows(many: Store, lm: LanguageModel, tmp_path: 
     assert sum(thirds["first"]["sum"]) / sum(thirds["first"]["tokens"]) > -places.mean()
     assert sum(thirds["last"]["sum"]) / sum(thirds["last"]["tokens"]) < -places.mean()
     every = whole.table.columns["position"].all()
-    assert found["loss"]["tokens"] == whole.rows
+    assert found["loss"]["tokens"] == whole.count
     assert found["loss"]["r"] == pytest.approx(np.corrcoef(every, -whole.lm_logprob)[0, 1])
     window, stride = many.meta["window"], many.meta["stride"]
     seen = context_lengths([d.tokens for d in many.documents], window, stride)[rows].astype(float)
@@ -256,7 +291,10 @@ def test_a_gain_that_grows_with_the_place_is_found_and_none_is_not() -> None:
 
     names = [row.name for row in ruled_out.location(SMOKE_SCALE).rows]
     for gain, wanted in ((5.0, "does not hold"), (0.0, "holds")):
-        found = {f.claim.name: f for f in place_findings({name: record(gain) for name in names}, SMOKE_SCALE)}
+        found = {
+            f.claim.name: f
+            for f in place_findings({name: record(gain) for name in names}, SMOKE_SCALE)
+        }
         f = found["what neighbours gain does not depend on the place in the document"]
         assert f.verdict == wanted
         assert f.effect == pytest.approx(np.expm1(gain / 50), abs=0.005)

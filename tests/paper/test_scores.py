@@ -1,10 +1,12 @@
-"""Scores for neighbours found already: each against its definition, and zero rows against a search among them."""
+"""Scores for neighbours found already: each against its definition, and zero rows against a search
+among them."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from knnlm.datastore.entries import Entries
 from knnlm.paper.derive import derive, zero_rows
 from knnlm.paper.scores import decoded, flipped, half, with_zeros
 from knnlm.search.cache import cached_neighbors
@@ -13,19 +15,20 @@ from knnlm.search.index import build_index
 from knnlm.search.neighbors import Neighbors
 from knnlm.search.retrieval import Retrieval
 from knnlm.similarity import METRICS, Metric
-from knnlm.states.store import Store
 from tests.arrays import Case, InMemory, cases, column
 
 
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("factory", ["IVF8,PQ4x4np", "PQ4x4np", "IVF8,Flat"])
 def test_decoded_scores_of_an_indexs_own_neighbours_are_its_scores(
-    store: Store, queries: Store, factory: str, metric: Metric
+    store: Entries, queries: Entries, factory: str, metric: Metric
 ) -> None:
     index = build_index(store, "att", metric, factory=factory, nprobe=4, recall_floor=0.0)
-    own = cached_neighbors(store, queries, Retrieval(metric=metric, mask=index.name, score="search", k=20))
-    again = decoded(own, queries.key("att"), index).read(0, queries.rows)
-    truth = own.read(0, queries.rows)
+    own = cached_neighbors(
+        store, queries, Retrieval(metric=metric, mask=index.name, score="search", k=20)
+    )
+    again = decoded(own, queries.key("att"), index).read(0, queries.count)
+    truth = own.read(0, queries.count)
     have = truth.ids >= 0
     assert np.array_equal(again.ids >= 0, have)
     scale = np.abs(truth.scores[have]).max()
@@ -36,7 +39,9 @@ def test_decoded_scores_of_an_indexs_own_neighbours_are_its_scores(
 def test_zero_rows_are_found_where_a_search_among_them_finds_them(case: Case, zeros: int) -> None:
     clean = exact_search(case.h_ds, column(case.w_ds), case.k, case.metric)
     queries = column(case.h_ds.astype(np.float32))
-    merged = with_zeros(InMemory(clean), queries, case.metric, zeros, len(case.w_ds)).read(0, len(case.h_ds))
+    merged = with_zeros(InMemory(clean), queries, case.metric, zeros, len(case.w_ds)).read(
+        0, len(case.h_ds)
+    )
     among = np.concatenate([case.w_ds, np.zeros((zeros, case.w_ds.shape[1]), np.float32)])
     truth = exact_search(case.h_ds, column(among), case.k, case.metric)
     assert np.array_equal(merged.ids, truth.ids)
@@ -64,12 +69,12 @@ def test_flipped_scores_put_the_farthest_first_and_leave_missing_ones_out() -> N
     assert found.scores.tolist() == [[9.0, 1.0, -np.inf]]
 
 
-def test_a_store_with_zero_rows_holds_them_at_its_end(store: Store) -> None:
-    count = zero_rows(store.rows, 0.26)
+def test_a_store_with_zero_rows_holds_them_at_its_end(store: Entries) -> None:
+    count = zero_rows(store.count, 0.26)
     dirty = derive(store, store.path.parent / "dirty", ("att",), {"zeros": 0.26}, zeros=count)
-    assert dirty.rows == store.rows + count
-    assert count / dirty.rows == pytest.approx(0.26, abs=1e-3)
-    assert not dirty.key("att").read(store.rows, dirty.rows).any()
-    assert not dirty.targets[store.rows :].any()
-    assert np.array_equal(dirty.key("att").read(0, store.rows), store.key("att").all())
+    assert dirty.count == store.count + count
+    assert count / dirty.count == pytest.approx(0.26, abs=1e-3)
+    assert not dirty.key("att").read(store.count, dirty.count).any()
+    assert not dirty.targets[store.count :].any()
+    assert np.array_equal(dirty.key("att").read(0, store.count), store.key("att").all())
     assert dirty.meta["derived"] == {"zeros": 0.26}

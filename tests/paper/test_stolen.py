@@ -9,8 +9,11 @@ from scipy.optimize import linprog
 from knnlm.paper.stolen import _programme, reachable_words
 
 
-def hull(rng: np.random.Generator, outside: int, inside: int, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Points on a sphere, all of them reachable, and points well inside their hull, none of which is."""
+def hull(
+    rng: np.random.Generator, outside: int, inside: int, width: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Points on a sphere, all of them reachable, and points well inside their hull, none of which
+    is."""
     corners = rng.standard_normal((outside, width))
     corners /= np.linalg.norm(corners, axis=1, keepdims=True)
     shares = rng.dirichlet(np.ones(outside), inside)
@@ -19,9 +22,15 @@ def hull(rng: np.random.Generator, outside: int, inside: int, width: int) -> tup
     return rows[order], (np.arange(len(rows)) < outside)[order]
 
 
-@pytest.mark.parametrize("rounds", [0, 300])  # the linear programmes alone, and with what the perceptron finds
-@pytest.mark.parametrize(("outside", "inside", "width"), [(40, 10, 3), (200, 30, 8), (60, 0, 2), (30, 5, 20)])
-def test_exactly_the_interior_words_are_unreachable(outside: int, inside: int, width: int, rounds: int) -> None:
+@pytest.mark.parametrize(
+    "rounds", [0, 300]
+)  # the linear programmes alone, and with what the perceptron finds
+@pytest.mark.parametrize(
+    ("outside", "inside", "width"), [(40, 10, 3), (200, 30, 8), (60, 0, 2), (30, 5, 20)]
+)
+def test_exactly_the_interior_words_are_unreachable(
+    outside: int, inside: int, width: int, rounds: int
+) -> None:
     rows, truth = hull(np.random.default_rng(outside), outside, inside, width)
     found = reachable_words(rows.astype(np.float32), rounds)
     assert np.array_equal(found.words, truth)
@@ -43,7 +52,9 @@ def test_a_word_far_from_all_others_hides_none_of_them(far: float) -> None:
     towards = np.array([0.0, 0.0, far])
     found = reachable_words(np.concatenate([rows, [rows.mean(axis=0) + towards]]), rounds=50).words
     assert found[-1]
-    alone = [_alone(np.concatenate([rows, [rows.mean(axis=0) + towards]]), v) for v in range(len(rows))]
+    alone = [
+        _alone(np.concatenate([rows, [rows.mean(axis=0) + towards]]), v) for v in range(len(rows))
+    ]
     assert found[:-1].tolist() == alone
     assert not found[:-1][~truth].any()
     assert found[:-1].sum() > 10
@@ -54,14 +65,28 @@ def _alone(rows: np.ndarray, word: int) -> bool:
     gaps = np.delete(rows[word] - rows, word, axis=0)
     gaps /= np.linalg.norm(gaps, axis=1, keepdims=True)
     width = rows.shape[1]
-    found = linprog([0.0] * width + [-1.0], A_ub=np.column_stack([-gaps, np.ones(len(gaps))]), b_ub=[0.0] * len(gaps),
-                    bounds=[(-1, 1)] * width + [(None, 1)], method="highs")  # fmt: skip
+    found = linprog(
+        [0.0] * width + [-1.0],
+        A_ub=np.column_stack([-gaps, np.ones(len(gaps))]),
+        b_ub=[0.0] * len(gaps),
+        bounds=[(-1, 1)] * width + [(None, 1)],
+        method="highs",
+    )
     return float(found.x[-1]) > 1e-7
 
 
 def test_on_a_line_only_the_ends_are_reachable() -> None:
-    assert reachable_words(np.array([[0.0], [3.0], [1.0], [2.0]])).words.tolist() == [True, True, False, False]
+    assert reachable_words(np.array([[0.0], [3.0], [1.0], [2.0]])).words.tolist() == [
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
 def test_equal_rows_take_each_others_place() -> None:
-    assert reachable_words(np.array([[1.0, 0.0], [1.0, 0.0], [-1.0, 0.5]])).words.tolist() == [False, False, True]
+    assert reachable_words(np.array([[1.0, 0.0], [1.0, 0.0], [-1.0, 0.5]])).words.tolist() == [
+        False,
+        False,
+        True,
+    ]

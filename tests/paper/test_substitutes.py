@@ -1,4 +1,5 @@
-"""Substitutes as rows: one recipe for all sizes, never worse on validation than their parts, shares that add up."""
+"""Substitutes as rows: one recipe for all sizes, never worse on validation than their parts, shares
+that add up."""
 
 from dataclasses import replace
 
@@ -20,7 +21,9 @@ from tests.paper.conftest import Smoke
 
 
 def learned_rows(smoke: Smoke) -> list[Learned]:
-    return [row for recipe in recipes(smoke.scale) for row in recipe.rows if isinstance(row, Learned)]
+    return [
+        row for recipe in recipes(smoke.scale) for row in recipe.rows if isinstance(row, Learned)
+    ]
 
 
 def test_one_learning_rate_for_all_sizes_and_seeds_of_a_family(smoke: Smoke) -> None:
@@ -29,7 +32,9 @@ def test_one_learning_rate_for_all_sizes_and_seeds_of_a_family(smoke: Smoke) -> 
         learned = smoke.records[row.name]["results"]["learned"]
         if row.fitted:
             rates.setdefault(first_of_family(row, smoke.scale), set()).add(learned["rate"])
-            tried = {float(rate): loss for rate, loss in learned["rates"].items() if loss is not None}
+            tried = {
+                float(rate): loss for rate, loss in learned["rates"].items() if loss is not None
+            }
             assert set(tried) >= set(smoke.scale.learning.rates)
             assert len(tried) > len(smoke.scale.learning.rates)  # the best of two is at an end
             assert learned["rate"] == min(tried, key=lambda rate: tried[rate])
@@ -51,7 +56,9 @@ def test_no_mixture_is_worse_on_validation_than_its_lm(smoke: Smoke) -> None:
 
 
 def test_a_combination_is_no_worse_on_validation_than_its_parts(smoke: Smoke) -> None:
-    rows = [row for recipe in recipes(smoke.scale) for row in recipe.rows if isinstance(row, Combined)]
+    rows = [
+        row for recipe in recipes(smoke.scale) for row in recipe.rows if isinstance(row, Combined)
+    ]
     assert any(row.neighbours for row in rows)
     for row in rows:
         r = smoke.records[row.name]["results"]
@@ -79,7 +86,10 @@ def test_added_numbers_are_those_of_the_formulas(smoke: Smoke) -> None:
     assert of(own) == v * d + views
     assert of(replace(own, own_embedding=False)) == views
     u = smoke.scale.learning.networks[0]
-    assert of(Learned(state="both", kind="network", size=u)) == v * d + 2 * d * d + u * 2 * d + u + d * u
+    assert (
+        of(Learned(state="both", kind="network", size=u))
+        == v * d + 2 * d * d + u * 2 * d + u + d * u
+    )
 
 
 def test_a_share_is_the_ratio_of_the_gains(smoke: Smoke) -> None:
@@ -97,14 +107,18 @@ def test_half_of_the_gain_is_what_the_claim_measures(smoke: Smoke) -> None:
     claim = recovers(smoke.scale, "a head", Learned(), HALF, "tuned", "base")
     found = check(claim, smoke.records, smoke.scale.seeds)
     knn = exactly(paper_arm(smoke.scale))
-    gains = [np.log1p(check(replace(claim, terms=gain(row, "tuned")), smoke.records, ["main"]).effect)
-             for row in (Learned(), knn)]  # fmt: skip
+    gains = [
+        np.log1p(check(replace(claim, terms=gain(row, "tuned")), smoke.records, ["main"]).effect)
+        for row in (Learned(), knn)
+    ]
     assert np.log1p(found.effect) == pytest.approx(gains[0] - HALF * gains[1], rel=1e-6)
     assert len(found.seeds) == smoke.scale.learning.seeds
 
 
 def test_seeds_differ_and_are_found(smoke: Smoke) -> None:
-    first, second = (smoke.records[with_seed(Learned(), s).name]["results"]["tuned"]["ppl"] for s in (0, 1))
+    first, second = (
+        smoke.records[with_seed(Learned(), s).name]["results"]["tuned"]["ppl"] for s in (0, 1)
+    )
     assert first != second
     assert with_seed(both(), 1) == both(1)
 
@@ -128,7 +142,12 @@ def test_the_report_shows_them(smoke: Smoke) -> None:
     assert table.rows[0][0] == "the calibrated LM"
     assert any(row[0].startswith("paper") for row in table.rows)
     shown = points(smoke.records, smoke.scale)
-    assert {p.family for p in shown} >= {"embeddings on att", "clusters", "taught by neighbours", "combinations"}
+    assert {p.family for p in shown} >= {
+        "embeddings on att",
+        "clusters",
+        "taught by neighbours",
+        "combinations",
+    }
     assert all(p.parameters > 0 for p in shown)
     assert len(rates_table(smoke.records).rows) >= 6
 

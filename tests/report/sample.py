@@ -54,7 +54,10 @@ def rows() -> tuple[Row, ...]:
     settings = [(key, metric) for key in ("att", "ffn") for metric in ("l2", "ip")]
     ppl = {"att": {"l2": 33.14, "ip": 34.02}, "ffn": {"l2": 35.58, "ip": 36.47}}
     exact = [row(key, metric, interp=ppl[key][metric]) for key, metric in settings]
-    near = [row(key, metric, "IVF256,Flat", ppl[key][metric] + 0.21, recall=0.934) for key, metric in settings]
+    near = [
+        row(key, metric, "IVF256,Flat", ppl[key][metric] + 0.21, recall=0.934)
+        for key, metric in settings
+    ]
     return (*exact, *near)
 
 
@@ -67,7 +70,9 @@ def curves(knob: str) -> tuple[Curve, ...]:
         else:
             x = tuple(i / 20 for i in range(21))
             depth = 41.27 - one.interp_ppl
-            y = tuple(41.27 - depth * (1 - ((v - 0.3) / 0.3) ** 2) if v < 0.9 else math.inf for v in x)
+            y = tuple(
+                41.27 - depth * (1 - ((v - 0.3) / 0.3) ** 2) if v < 0.9 else math.inf for v in x
+            )
         label = f"{one.key} {one.metric} {'exact' if place < 4 else 'IVF'}"
         lowest, at = min(zip(y, x, strict=True))
         out.append(Curve(label, x, y, (at, lowest)))
@@ -85,7 +90,9 @@ def passage() -> Passage:
         knn = math.log(vote) if vote else -math.inf
         hits = tuple(
             Hit(
-                before=" ".join(["the items", "of a sequence\n", "are given", "in order,"] * (1 + j)),
+                before=" ".join(
+                    ["the items", "of a sequence\n", "are given", "in order,"] * (1 + j)
+                ),
                 token=piece if j == 0 and vote else " none",
                 weight=max(vote, 0.3) / (j + 1),
                 document=f"library/{chance.choice(['list', 'heapq', 'bisect'])}.py",

@@ -109,13 +109,17 @@ def test_light_and_dark_and_print_define_the_same_colours() -> None:
     printed = rest.partition("@media print")[2].partition("}")[0]
     wanted = set(re.findall(r"(--[\w-]+):", light)) - {"--gain"}
     assert {"--paper", "--ink", "--up", "--down", "--series-4"} <= wanted
-    assert wanted == set(re.findall(r"(--[\w-]+):", dark)) == set(re.findall(r"(--[\w-]+):", printed))
+    assert (
+        wanted == set(re.findall(r"(--[\w-]+):", dark)) == set(re.findall(r"(--[\w-]+):", printed))
+    )
 
 
 def test_tokens_can_be_focused_and_speak_without_the_script() -> None:
     page = sample.page()
     assert page.passage
-    tokens = [a for a in read(render(page)).tagged("span") if re.fullmatch(r"t\d+", a.get("id", ""))]
+    tokens = [
+        a for a in read(render(page)).tagged("span") if re.fullmatch(r"t\d+", a.get("id", ""))
+    ]
     assert len(tokens) == len(page.passage.tokens)
     assert all(a["tabindex"] == "0" for a in tokens)
     assert tokens[0]["title"] == words.token_text(page.passage.tokens[0])
@@ -140,7 +144,9 @@ def test_colour_follows_the_gain_and_is_clipped() -> None:
     reader = read(render(replace(sample.page(), passage=passage)))
     found = [reader.having(id=f"t{place}")[0] for place in range(4)]
     assert [a["class"] for a in found] == ["token up", "token up", "token same", "token down"]
-    assert [a["style"] for a in found] == [f"--gain:{g}" for g in ("1.000", "0.500", "0.000", "0.250")]
+    assert [a["style"] for a in found] == [
+        f"--gain:{g}" for g in ("1.000", "0.500", "0.000", "0.250")
+    ]
 
 
 def test_the_panel_opens_at_the_largest_gain_with_the_strongest_hit_first() -> None:
@@ -189,5 +195,7 @@ def test_facts_and_commands_are_shown() -> None:
 
 def test_numbers_that_were_not_measured_are_a_dash() -> None:
     row: Row = sample.row()._replace(recall=math.nan, oracle_ppl=math.nan)
-    body = render(replace(sample.page(), rows=(row,))).partition("<tbody>")[2].partition("</tbody>")[0]
+    body = (
+        render(replace(sample.page(), rows=(row,))).partition("<tbody>")[2].partition("</tbody>")[0]
+    )
     assert body.count(">–</td>") == 2

@@ -22,7 +22,9 @@ def texts(svg: str) -> list[str]:
 
 
 def test_the_same_curves_give_the_same_svg() -> None:
-    assert plots.lambda_plot(sample.curves("lambda"), 41.0) == plots.lambda_plot(sample.curves("lambda"), 41.0)
+    assert plots.lambda_plot(sample.curves("lambda"), 41.0) == plots.lambda_plot(
+        sample.curves("lambda"), 41.0
+    )
 
 
 def test_two_plots_share_no_id_even_with_the_same_curves() -> None:
@@ -70,7 +72,9 @@ def test_ink_and_series_follow_the_page() -> None:
 
 
 def test_infinite_points_are_left_out_and_steep_ones_do_not_flatten_the_rest() -> None:
-    curve = Curve("a", (0.0, 0.25, 0.5, 0.9, 1.0), (40.0, 35.0, 38.0, 4000.0, math.inf), (0.25, 35.0))
+    curve = Curve(
+        "a", (0.0, 0.25, 0.5, 0.9, 1.0), (40.0, 35.0, 38.0, 4000.0, math.inf), (0.25, 35.0)
+    )
     svg = plots.lambda_plot((curve,), 40.0)
     assert "nan" not in svg
     assert "inf" not in svg

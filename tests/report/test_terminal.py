@@ -24,7 +24,9 @@ def test_all_rows_fit_eighty_columns_uncut() -> None:
     assert len(rows) == 8
     assert not any("…" in line for line in lines)
     for row, line in zip(sample.rows(), rows, strict=True):
-        assert all(part in line for part in (row.key, row.metric, row.mask, f"{row.interp_ppl:.2f}"))
+        assert all(
+            part in line for part in (row.key, row.metric, row.mask, f"{row.interp_ppl:.2f}")
+        )
 
 
 def test_only_the_best_row_is_marked() -> None:

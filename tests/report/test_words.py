@@ -25,7 +25,9 @@ def of(row: Row) -> Page:
         ((math.nan, math.nan), "no clear difference"),
     ],
 )
-def test_the_headline_claims_no_more_than_the_interval(interval: tuple[float, float], wanted: str) -> None:
+def test_the_headline_claims_no_more_than_the_interval(
+    interval: tuple[float, float], wanted: str
+) -> None:
     assert wanted in words.headline(of(sample.row()._replace(ratio_ci95=interval)))
 
 
@@ -64,7 +66,9 @@ def test_lowest_names_the_lowest_curve() -> None:
 
 def test_token_numbers() -> None:
     token = Token("x", math.log(0.1), -math.inf, math.log(0.05), ())
-    assert words.token_text(token) == ("language model 0.1 · neighbours 0 · mixed 0.05 · gain −0.69 nats (×0.5)")
+    assert words.token_text(token) == (
+        "language model 0.1 · neighbours 0 · mixed 0.05 · gain −0.69 nats (×0.5)"
+    )
 
 
 @pytest.mark.parametrize(

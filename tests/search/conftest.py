@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from knnlm import api
-from knnlm.lm.documents import Files
-from knnlm.lm.load import LanguageModel, load_model
-from knnlm.states.store import Store
+from knnlm.datastore.entries import Entries
+from knnlm.models.load import LanguageModel, load_model
+from knnlm.text.documents import Files
 
 
 @pytest.fixture(scope="session")
@@ -16,23 +16,25 @@ def lm(tiny_model: Path) -> LanguageModel:
 
 
 @pytest.fixture(scope="session")
-def built(tmp_path_factory: pytest.TempPathFactory, lm: LanguageModel, texts: dict[str, Path]) -> Path:
+def built(
+    tmp_path_factory: pytest.TempPathFactory, lm: LanguageModel, texts: dict[str, Path]
+) -> Path:
     out = tmp_path_factory.mktemp("search") / "store"
     api.build(lm, out, texts["train"])
     return out
 
 
 @pytest.fixture
-def store(built: Path, tmp_path: Path) -> Store:
+def store(built: Path, tmp_path: Path) -> Entries:
     """A copy of its own for every test: indexes and caches are written into it."""
     import shutil
 
-    from knnlm.states.store import open_store
+    from knnlm.datastore.entries import open_entries
 
     shutil.copytree(built, tmp_path / "store")
-    return open_store(tmp_path / "store")
+    return open_entries(tmp_path / "store")
 
 
 @pytest.fixture
-def queries(store: Store, lm: LanguageModel, texts: dict[str, Path]) -> Store:
+def queries(store: Entries, lm: LanguageModel, texts: dict[str, Path]) -> Entries:
     return api.queries(store, Files((texts["valid"],)), lm)

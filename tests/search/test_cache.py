@@ -5,12 +5,12 @@ import pytest
 
 import knnlm.search.cache as cache
 import knnlm.search.retrieval as retrieval
+from knnlm.datastore.entries import Entries
 from knnlm.errors import UsageError
 from knnlm.search.cache import cached_neighbors
 from knnlm.search.exact import exact_search
 from knnlm.search.index import build_index, open_index
 from knnlm.search.retrieval import Retrieval
-from knnlm.states.store import Store
 
 
 class Counter:
@@ -32,46 +32,65 @@ def counter(monkeypatch: pytest.MonkeyPatch) -> Counter:
     return Counter(monkeypatch)
 
 
-def test_neighbours_are_those_of_the_search(store: Store, queries: Store) -> None:
-    found = cached_neighbors(store, queries, Retrieval(key="ffn", metric="ip", k=30)).read(0, queries.rows)
+def test_neighbours_are_those_of_the_search(store: Entries, queries: Entries) -> None:
+    found = cached_neighbors(store, queries, Retrieval(key="ffn", metric="ip", k=30)).read(
+        0, queries.count
+    )
     truth = exact_search(queries.key("ffn").all(), store.key("ffn"), 30, "ip")
     assert np.array_equal(found.ids, truth.ids)
     assert np.array_equal(found.scores, truth.scores)
 
 
-def test_the_same_search_is_not_run_twice(store: Store, queries: Store, counter: Counter) -> None:
+def test_the_same_search_is_not_run_twice(
+    store: Entries, queries: Entries, counter: Counter
+) -> None:
     for k in (40, 40, 7, 1):
         assert cached_neighbors(store, queries, Retrieval(k=k)).read(0, 3).ids.shape == (3, k)
     assert counter.calls == 1
 
 
 def test_real_scores_of_an_index_use_its_search_again(
-    store: Store, queries: Store, monkeypatch: pytest.MonkeyPatch
+    store: Entries, queries: Entries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index = build_index(store, "att", "l2", factory="IVF8,PQ4x4np", nprobe=3, recall_floor=0.0)
     calls = []
 
-    def opened(of: Store, name: str) -> object:
+    def opened(of: Entries, name: str) -> object:
         calls.append(name)
         return open_index(of, name)
 
     monkeypatch.setattr(retrieval, "open_index", opened)
-    masked = cached_neighbors(store, queries, Retrieval(mask=index.name, score="search", k=12)).read(0, queries.rows)
-    rescored = cached_neighbors(store, queries, Retrieval(mask=index.name, score="real", k=12)).read(0, queries.rows)
+    masked = cached_neighbors(
+        store, queries, Retrieval(mask=index.name, score="search", k=12)
+    ).read(0, queries.count)
+    rescored = cached_neighbors(
+        store, queries, Retrieval(mask=index.name, score="real", k=12)
+    ).read(0, queries.count)
     assert len(calls) == 1
     assert np.array_equal(np.sort(masked.ids, axis=1), np.sort(rescored.ids, axis=1))
-    direct = retrieval.searcher(store, Retrieval(mask=index.name, score="real", k=12))(queries.key("att").all())
+    direct = retrieval.open_search(store, Retrieval(mask=index.name, score="real", k=12))(
+        queries.key("att").all()
+    )
     assert np.array_equal(rescored.ids, direct.ids)
     assert np.array_equal(rescored.scores, direct.scores)
 
 
-def test_another_key_metric_or_larger_k_is_another_search(store: Store, queries: Store, counter: Counter) -> None:
-    for what in (Retrieval(k=9), Retrieval(k=9, key="ffn"), Retrieval(k=9, metric="ip"), Retrieval(k=10)):
+def test_another_key_metric_or_larger_k_is_another_search(
+    store: Entries, queries: Entries, counter: Counter
+) -> None:
+    for what in (
+        Retrieval(k=9),
+        Retrieval(k=9, key="ffn"),
+        Retrieval(k=9, metric="ip"),
+        Retrieval(k=10),
+    ):
         cached_neighbors(store, queries, what)
     assert counter.calls == 4
 
 
-def test_an_interrupted_search_goes_on(store: Store, queries: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_search_goes_on(
+    store: Entries, queries: Entries, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cache, "_SLAB", 100)
     whole = exact_search(queries.key("att").all(), store.key("att"), 5, "l2")
     real, calls = exact_search, []
@@ -85,32 +104,44 @@ def test_an_interrupted_search_goes_on(store: Store, queries: Store, monkeypatch
     monkeypatch.setattr(retrieval, "exact_search", stops_at_the_third)
     with pytest.raises(KeyboardInterrupt):
         cached_neighbors(store, queries, Retrieval(k=5))
-    found = cached_neighbors(store, queries, Retrieval(k=5)).read(0, queries.rows)
-    assert len(calls) == 1 + -(-queries.rows // 100)
+    found = cached_neighbors(store, queries, Retrieval(k=5)).read(0, queries.count)
+    assert len(calls) == 1 + -(-queries.count // 100)
     assert np.array_equal(found.ids, whole.ids)
 
 
-def test_real_scores_keep_the_mask_and_change_the_scores(store: Store, queries: Store) -> None:
+def test_real_scores_keep_the_mask_and_change_the_scores(store: Entries, queries: Entries) -> None:
     index = build_index(store, "att", "l2", factory="IVF16,PQ4x4np", nprobe=4, recall_floor=0)
-    by_search = cached_neighbors(store, queries, Retrieval(mask=index.name, score="search", k=20)).read(0, 50)
-    real = cached_neighbors(store, queries, Retrieval(mask=index.name, score="real", k=20)).read(0, 50)
+    by_search = cached_neighbors(
+        store, queries, Retrieval(mask=index.name, score="search", k=20)
+    ).read(0, 50)
+    real = cached_neighbors(store, queries, Retrieval(mask=index.name, score="real", k=20)).read(
+        0, 50
+    )
     assert np.array_equal(np.sort(real.ids), np.sort(by_search.ids))
-    states, rows = queries.key("att").read(0, 50).astype(np.float64), store.key("att").all().astype(np.float64)
+    states, rows = (
+        queries.key("att").read(0, 50).astype(np.float64),
+        store.key("att").all().astype(np.float64),
+    )
     truth = -((states[:, None] - rows[real.ids]) ** 2).sum(-1)
     np.testing.assert_allclose(real.scores, truth, rtol=1e-4, atol=1e-4)
     assert not np.allclose(real.scores, by_search.scores, atol=1e-3)
 
 
-def test_real_scores_of_a_smaller_mask_are_not_the_head_of_a_larger_one(store: Store, queries: Store) -> None:
-    """mask-to-k comes before the score: the best 5 of 50 by real score are not the 5 that the search would keep."""
+def test_real_scores_of_a_smaller_mask_are_not_the_head_of_a_larger_one(
+    store: Entries, queries: Entries
+) -> None:
+    """mask-to-k comes before the score: the best 5 of 50 by real score are not the 5 that the
+    search would keep."""
     index = build_index(store, "att", "l2", factory="IVF16,PQ4x4np", nprobe=4, recall_floor=0)
     cached_neighbors(store, queries, Retrieval(mask=index.name, score="real", k=50))
-    small = cached_neighbors(store, queries, Retrieval(mask=index.name, score="real", k=5)).read(0, 50)
+    small = cached_neighbors(store, queries, Retrieval(mask=index.name, score="real", k=5)).read(
+        0, 50
+    )
     by_search = index.search(queries.key("att").read(0, 50), 5)
     assert np.array_equal(np.sort(small.ids), np.sort(by_search.ids))
 
 
-def test_an_index_of_another_metric_or_key_is_refused(store: Store, queries: Store) -> None:
+def test_an_index_of_another_metric_or_key_is_refused(store: Entries, queries: Entries) -> None:
     index = build_index(store, "att", "l2", factory="Flat")
     with pytest.raises(UsageError, match="is for att states and metric l2, not att and ip"):
         cached_neighbors(store, queries, Retrieval(metric="ip", mask=index.name, k=5))

@@ -1,4 +1,5 @@
-"""Exact search where it is hard: many duplicates, blocks smaller than the store, large common parts, odd k."""
+"""Exact search where it is hard: many duplicates, blocks smaller than the store, large common
+parts, odd k."""
 
 import numpy as np
 import pytest
@@ -20,7 +21,9 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("metric", ["l2", "ip"])
 def test_thousands_of_duplicates_at_the_edge_are_ordered_by_id(metric: Metric) -> None:
     rng = np.random.default_rng(0)
-    places = rng.standard_normal((5, 8)).astype(np.float32)  # five different states, each stored many times
+    places = rng.standard_normal((5, 8)).astype(
+        np.float32
+    )  # five different states, each stored many times
     rows = places[rng.integers(0, 5, 4000)]
     queries = rng.standard_normal((6, 8)).astype(np.float32)
     near = exact_search(queries, column(rows, 3), 900, metric)
@@ -41,7 +44,11 @@ def test_blocks_and_k_do_not_change_what_is_found(metric: Metric, k: int) -> Non
     rows = (rng.integers(-12, 13, (2000, 8)) / 4).astype(np.float16)
     queries = (rng.integers(-12, 13, (9, 8)) / 4).astype(np.float32)
     wide = rows.astype(np.float64)
-    scores = queries @ wide.T if metric == "ip" else -((queries[:, None].astype(np.float64) - wide) ** 2).sum(-1)
+    scores = (
+        queries @ wide.T
+        if metric == "ip"
+        else -((queries[:, None].astype(np.float64) - wide) ** 2).sum(-1)
+    )
     truth = np.argsort(-scores, axis=1, kind="stable")[:, :k]
     near = exact_search(queries, column(rows, 4), k, metric)
     assert near.ids.shape == (9, k)
@@ -50,7 +57,8 @@ def test_blocks_and_k_do_not_change_what_is_found(metric: Metric, k: int) -> Non
 
 
 def test_a_large_common_part_does_not_drown_small_distances() -> None:
-    """Raw residual states share a large mean; expanding the square in fp32 would lose distances of 1e-3."""
+    """Raw residual states share a large mean; expanding the square in fp32 would lose distances of
+    1e-3."""
     rng = np.random.default_rng(2)
     rows = (1000 + rng.standard_normal((300, 16)) * 0.05).astype(np.float32)
     queries = rows[:5] + np.float32(0.01)

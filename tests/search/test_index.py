@@ -4,6 +4,7 @@ import faiss
 import numpy as np
 import pytest
 
+from knnlm.datastore.entries import Entries
 from knnlm.errors import DamagedError, KnnlmError, UsageError
 from knnlm.files import read_json, write_json
 from knnlm.search.exact import exact_search
@@ -11,45 +12,49 @@ from knnlm.search.factory import default_factory
 from knnlm.search.index import build_index, list_indexes, open_index
 from knnlm.search.neighbors import recall
 from knnlm.similarity import Metric
-from knnlm.states.store import Store
 
 
 @pytest.mark.parametrize("metric", ["l2", "ip"])
-def test_a_flat_index_is_exact_search(store: Store, metric: Metric) -> None:
+def test_a_flat_index_is_exact_search(store: Entries, metric: Metric) -> None:
     index = build_index(store, "att", metric, factory="Flat")
     states = store.key("att").read(0, 20)
-    assert index.manifest["recall"] == pytest.approx(1.0, abs=2e-3)  # equal scores at the edge are FAISS's choice
+    assert index.manifest["recall"] == pytest.approx(
+        1.0, abs=2e-3
+    )  # equal scores at the edge are FAISS's choice
     near, truth = index.search(states, 50), exact_search(states, store.key("att"), 50, metric)
     assert recall(near, truth) > 0.99
     np.testing.assert_allclose(near.scores, truth.scores, atol=1e-3)
     assert (np.diff(near.scores, axis=1) <= 0).all()
 
 
-def test_the_measured_recall_is_kept_and_is_that_of_the_index(store: Store) -> None:
+def test_the_measured_recall_is_kept_and_is_that_of_the_index(store: Entries) -> None:
     coarse = build_index(store, "ffn", "l2", factory="IVF64,Flat", nprobe=1, recall_floor=0)
     fine = build_index(store, "ffn", "l2", factory="IVF64,Flat", nprobe=64)
     assert coarse.manifest["recall"] < 0.7 < 0.99 < fine.manifest["recall"]
-    assert read_json(store.path / "indexes" / coarse.name / "manifest.json")["recall"] == coarse.manifest["recall"]
+    assert (
+        read_json(store.path / "indexes" / coarse.name / "manifest.json")["recall"]
+        == coarse.manifest["recall"]
+    )
 
 
-def test_nprobe_survives_a_reopening_and_any_wrapper(store: Store) -> None:
+def test_nprobe_survives_a_reopening_and_any_wrapper(store: Entries) -> None:
     index = build_index(store, "att", "l2", factory="PCA8,IVF16,Flat", nprobe=5, recall_floor=0)
     assert faiss.extract_index_ivf(open_index(store, index.name).faiss).nprobe == 5
 
 
-def test_an_index_below_the_floor_is_refused_and_not_kept(store: Store) -> None:
+def test_an_index_below_the_floor_is_refused_and_not_kept(store: Entries) -> None:
     with pytest.raises(KnnlmError, match=r"finds only .* below the floor of 90%: raise --nprobe"):
         build_index(store, "att", "l2", factory="IVF64,Flat", nprobe=1, recall_floor=0.9)
     assert list_indexes(store) == []
 
 
-def test_the_floor_holds_for_an_index_that_exists(store: Store) -> None:
+def test_the_floor_holds_for_an_index_that_exists(store: Entries) -> None:
     build_index(store, "att", "l2", factory="IVF64,Flat", nprobe=1, recall_floor=0)
     with pytest.raises(KnnlmError, match="below the floor of 90%"):
         build_index(store, "att", "l2", factory="IVF64,Flat", nprobe=1, recall_floor=0.9)
 
 
-def test_short_lists_leave_missing_neighbours_with_no_score(store: Store) -> None:
+def test_short_lists_leave_missing_neighbours_with_no_score(store: Entries) -> None:
     index = build_index(store, "att", "l2", factory="IVF128,Flat", nprobe=1, recall_floor=0)
     near = index.search(store.key("att").read(0, 9), 400)
     gone = near.ids < 0
@@ -58,7 +63,7 @@ def test_short_lists_leave_missing_neighbours_with_no_score(store: Store) -> Non
     assert np.isfinite(near.scores[~gone]).all()
 
 
-def test_a_flipped_bit_is_found(store: Store) -> None:
+def test_a_flipped_bit_is_found(store: Entries) -> None:
     index = build_index(store, "att", "l2", factory="Flat")
     file = store.path / "indexes" / index.name / "index.faiss"
     data = bytearray(file.read_bytes())
@@ -68,7 +73,7 @@ def test_a_flipped_bit_is_found(store: Store) -> None:
         open_index(store, index.name)
 
 
-def test_an_index_of_the_wrong_metric_is_refused(store: Store) -> None:
+def test_an_index_of_the_wrong_metric_is_refused(store: Entries) -> None:
     index = build_index(store, "att", "l2", factory="Flat")
     manifest = store.path / "indexes" / index.name / "manifest.json"
     write_json(manifest, {**read_json(manifest), "metric": "ip"})
@@ -76,7 +81,7 @@ def test_an_index_of_the_wrong_metric_is_refused(store: Store) -> None:
         open_index(store, index.name)
 
 
-def test_an_index_of_another_store_is_refused(store: Store) -> None:
+def test_an_index_of_another_store_is_refused(store: Entries) -> None:
     index = build_index(store, "att", "l2", factory="Flat")
     manifest = store.path / "indexes" / index.name / "manifest.json"
     write_json(manifest, {**read_json(manifest), "store": "another"})
@@ -84,12 +89,14 @@ def test_an_index_of_another_store_is_refused(store: Store) -> None:
         open_index(store, index.name)
 
 
-def test_nonsense_factories_and_names_get_a_sentence(store: Store) -> None:
+def test_nonsense_factories_and_names_get_a_sentence(store: Entries) -> None:
     with pytest.raises(UsageError, match="FAISS cannot make 'IVF10,Nonsense'"):
         build_index(store, "att", "l2", factory="IVF10,Nonsense")
     with pytest.raises(UsageError, match="needs at least 65,536 rows and the store has"):
         build_index(store, "att", "l2", factory="IVF65536,Flat")
-    with pytest.raises(KnnlmError, match="has no index: build one with 'knnlm index', or search with --exact"):
+    with pytest.raises(
+        KnnlmError, match="has no index: build one with 'knnlm index', or search with --exact"
+    ):
         open_index(store, "att-l2")
     with pytest.raises(UsageError, match="nprobe = 0 is out of range"):
         build_index(store, "att", "l2", nprobe=0)
@@ -104,7 +111,9 @@ def test_the_default_is_the_papers_where_the_store_is_large_enough() -> None:
     assert default_factory(20_000, 7) == "IVF128,PQ1np"
 
 
-def test_training_is_not_repeated_after_an_interruption(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_is_not_repeated_after_an_interruption(
+    store: Entries, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import knnlm.search.index as module
 
     def interrupted(*_: object) -> None:
@@ -117,7 +126,7 @@ def test_training_is_not_repeated_after_an_interruption(store: Store, monkeypatc
     trained = next(store.path.glob("indexes/*/trained.faiss"))
     monkeypatch.setattr(module, "_sample", _only_recall(module._sample))
     index = build_index(store, "att", "l2", factory="IVF16,Flat")
-    assert index.manifest["rows"] == store.rows
+    assert index.manifest["rows"] == store.count
     assert not trained.exists()
 
 

@@ -3,15 +3,15 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from knnlm.distillation import load_distilled
-from knnlm.lm.load import LanguageModel
-from knnlm.lm.tokenizer import with_bos
+from knnlm.datastore.entries import Entries
+from knnlm.models.load import LanguageModel
 from knnlm.resolve import refuse_retrieval, the_model, the_settings, the_store
 from knnlm.search.retrieval import Score
-from knnlm.states.store import Store
+from knnlm.text.tokenizer import with_bos
+from knnlm.training.distillation import load_distilled
 
 if TYPE_CHECKING:
-    from knnlm.hf.model import KNNLMForCausalLM
+    from knnlm.integrations.transformers.model import KNNLMForCausalLM
 
 
 class Loaded(NamedTuple):
@@ -22,7 +22,7 @@ class Loaded(NamedTuple):
 
 
 def load(
-    store: str | Path | Store,
+    store: str | Path | Entries,
     *,
     model: str | Path | LanguageModel | None = None,
     component: str | None = None,
@@ -34,27 +34,41 @@ def load(
     lam: float | None = None,
     temperature: float | None = None,
     device: str | None = None,
-    progress: bool = False,
 ) -> Loaded:
-    """A store and its base LM as one Hugging Face model, at the tuned settings or given ones, and its tokenizer.
+    """A store and its base LM as one Hugging Face model, at the tuned settings or given ones, and
+    its tokenizer.
 
-    `component` names one of the store's to use in the place of the search. The tokenizer begins texts with bos where
-    the model has one, as the store's documents begin.
-    """
-    from knnlm.hf.model import KNNLMForCausalLM
+    `component` names one of the store's to use in the place of the search. The tokenizer begins
+    texts with bos where the model has one, as the store's documents begin."""
+    from knnlm.integrations.transformers.model import KNNLMForCausalLM
 
     opened = the_store(store)
     if component is not None:
         refuse_retrieval(
-            "--temperature-knn", key=key, metric=metric, mask=mask, score=score, k=k, temperature=temperature
+            "--temperature-knn",
+            key=key,
+            metric=metric,
+            mask=mask,
+            score=score,
+            k=k,
+            temperature=temperature,
         )
         found = load_distilled(opened, component)
         lm = the_model(opened, model, device)
         distilled = found if lam is None else found._replace(lam=lam)
-        return Loaded(KNNLMForCausalLM.from_component(lm, opened, distilled), with_bos(lm.tokenizer))
+        return Loaded(
+            KNNLMForCausalLM.from_component(lm, opened, distilled), with_bos(lm.tokenizer)
+        )
     tuned = the_settings(
-        opened, key=key, metric=metric, mask=mask, score=score, k=k, lam=lam, temperature=temperature,
-        tau_option="--temperature-knn", progress=progress,
-    )  # fmt: skip
+        opened,
+        key=key,
+        metric=metric,
+        mask=mask,
+        score=score,
+        k=k,
+        lam=lam,
+        temperature=temperature,
+        tau_option="--temperature-knn",
+    )
     lm = the_model(opened, model, device)
     return Loaded(KNNLMForCausalLM.from_parts(lm, opened, tuned), with_bos(lm.tokenizer))

@@ -9,22 +9,27 @@ from knnlm.cli.options import Json
 
 
 def demo(
-    out: Annotated[Path, typer.Option("--out", help="Folder for the model, the store and the page.")] = Path("demo"),
-    scale: Annotated[str, typer.Option("--scale", help="demo (minutes) or smoke (seconds).")] = "demo",
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder for the model, the store and the page.")
+    ] = Path("demo"),
+    scale: Annotated[
+        str, typer.Option("--scale", help="demo (minutes) or smoke (seconds).")
+    ] = "demo",
     json: Json = False,
 ) -> None:
-    """Train a small LM on Python's own documentation, add its nearest neighbours, and show what that changes.
+    """Train a small LM on Python's own documentation, add its nearest neighbours, and show what
+    that changes.
 
     Takes a few minutes on two cores; interrupted, it continues. Example: knnlm demo --out demo
     """
     from rich.console import Console
 
     from knnlm.cli.options import show
+    from knnlm.experiments.demo import as_json
+    from knnlm.experiments.demo import demo as run
     from knnlm.report.terminal import summary, table
-    from knnlm.walkthrough import as_json
-    from knnlm.walkthrough import demo as run
 
-    found = run(out, scale, progress=True)
+    found = run(out, scale)
     if json:
         show(True, as_json(found), [])
         return

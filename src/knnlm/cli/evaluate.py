@@ -19,10 +19,10 @@ from knnlm.cli.options import (
     UseEmbedded,
     mask,
     show,
-)  # fmt: skip
+)
 
 if TYPE_CHECKING:
-    from knnlm.evaluation import Evaluation
+    from knnlm.evaluation.tuning import Evaluation
 
 
 def evaluate(
@@ -36,15 +36,23 @@ def evaluate(
     metric: Annotated[str | None, typer.Option("--metric", help="l2 or ip.")] = None,
     index: IndexName = None,
     exact: Exact = False,
-    score: Annotated[str | None, typer.Option("--score", help="search (the index's own scores) or real.")] = None,
-    k: Annotated[int | None, typer.Option("--k", help="Neighbours, instead of the tuned number.")] = None,
-    lam: Annotated[float | None, typer.Option("--lambda", help="λ instead of the tuned one.")] = None,
-    temperature: Annotated[float | None, typer.Option("--temperature", help="τ instead of the tuned one.")] = None,
+    score: Annotated[
+        str | None, typer.Option("--score", help="search (the index's own scores) or real.")
+    ] = None,
+    k: Annotated[
+        int | None, typer.Option("--k", help="Neighbours, instead of the tuned number.")
+    ] = None,
+    lam: Annotated[
+        float | None, typer.Option("--lambda", help="λ instead of the tuned one.")
+    ] = None,
+    temperature: Annotated[
+        float | None, typer.Option("--temperature", help="τ instead of the tuned one.")
+    ] = None,
     device: Device = None,
     json: Json = False,
 ) -> None:
-    """Report perplexities of a text with and without retrieval, at the settings that tune found; with --component,
-    without a search.
+    """Report perplexities of a text with and without retrieval, at the settings that tune found;
+    with --component, without a search.
 
     Example: knnlm eval store --embedded --exact
     """
@@ -58,25 +66,52 @@ def evaluate(
     chosen = mask(index, exact)
     if component is not None:
         refuse_retrieval(
-            "--temperature", key=key, metric=metric, mask=chosen, score=score, k=k, temperature=temperature
+            "--temperature",
+            key=key,
+            metric=metric,
+            mask=chosen,
+            score=score,
+            k=k,
+            temperature=temperature,
         )
         found, e = api.evaluate_component(
-            store, component, text or None, dataset=dataset, embedded=embedded, model=model, lam=lam, device=device,
-            progress=True,
-        )  # fmt: skip
+            store,
+            component,
+            text or None,
+            dataset=dataset,
+            embedded=embedded,
+            model=model,
+            lam=lam,
+            device=device,
+        )
         about: dict[str, Any] = {"component": component, "keys": list(found.component.keys)}
         setting = f"component {component} on {' and '.join(found.component.keys)}, λ {e.lam:.3f}, τ {e.temperature:.4g}"
-        names = ("with component", "component alone", f"(coverage {e.coverage:.1%}, helping {e.helping:.1%})")
+        names = (
+            "with component",
+            "component alone",
+            f"(coverage {e.coverage:.1%}, helping {e.helping:.1%})",
+        )
     else:
         tuned, e = api.evaluate(
-            store, text or None, dataset=dataset, embedded=embedded, model=model, key=key, metric=metric, mask=chosen,
-            score="real" if score == "real" else "search" if score == "search" else None, k=k, lam=lam,
-            temperature=temperature, device=device, progress=True,
-        )  # fmt: skip
+            store,
+            text or None,
+            dataset=dataset,
+            embedded=embedded,
+            model=model,
+            key=key,
+            metric=metric,
+            mask=chosen,
+            score="real" if score == "real" else "search" if score == "search" else None,
+            k=k,
+            lam=lam,
+            temperature=temperature,
+            device=device,
+        )
         what = tuned.retrieval
         about = asdict(what)
         setting = (
-            f"{what.key} {what.metric}, {what.mask} mask, {what.score} scores, k {e.k}, λ {e.lam:.3f}, "
+            f"{what.key} {what.metric}, {what.mask} mask, {what.score} scores, k {e.k}, λ "
+            f"{e.lam:.3f}, "
             f"τ {e.temperature:.4g} ({e.temperature_units:.3g} × the neighbours' score spread)"
         )
         found_share = f"(coverage {e.coverage:.1%}, helping {e.helping:.1%}, recall {e.recall:.3f})"
@@ -95,8 +130,10 @@ def _lines(e: "Evaluation", mixed: str, alone: str, note: str) -> list[str]:
         interval = f"95% interval {low:.4f} to {high:.4f} (resampling each {e.ratio_ci95_unit})"
     return [
         f"{e.tokens:,} tokens, {e.words:,} words",
-        f"  {'base LM':<16} {formats.perplexity(e.base_ppl)} per token, {formats.perplexity(e.base_word_ppl)} per word",
-        f"  {mixed:<16} {formats.perplexity(e.interp_ppl)} per token, {formats.perplexity(e.interp_word_ppl)} per word",
+        f"  {'base LM':<16} {formats.perplexity(e.base_ppl)} per token, "
+        f"{formats.perplexity(e.base_word_ppl)} per word",
+        f"  {mixed:<16} {formats.perplexity(e.interp_ppl)} per token, "
+        f"{formats.perplexity(e.interp_word_ppl)} per word",
         f"  {'oracle':<16} {formats.perplexity(e.oracle_ppl)} per token",
         f"  {alone:<16} {formats.perplexity(e.component_ppl)} {note}",
         f"ratio {e.ratio:.4f}, {interval}",

@@ -11,9 +11,13 @@ def index(
     store: StorePath,
     key: Key = None,
     metric: Annotated[str, typer.Option("--metric", help="l2 or ip.")] = "l2",
-    factory: Annotated[str | None, typer.Option("--factory", help="FAISS factory string; default by size.")] = None,
+    factory: Annotated[
+        str | None, typer.Option("--factory", help="FAISS factory string; default by size.")
+    ] = None,
     nprobe: Annotated[int, typer.Option("--nprobe", help="Lists visited by each search.")] = 32,
-    recall_floor: Annotated[float, typer.Option("--recall-floor", help="Refuse an index below this recall.")] = 0.3,
+    recall_floor: Annotated[
+        float, typer.Option("--recall-floor", help="Refuse an index below this recall.")
+    ] = 0.3,
     json: Json = False,
 ) -> None:
     """Build a FAISS index of a store's states and measure its recall against exact search.
@@ -23,11 +27,12 @@ def index(
     from knnlm import api
 
     found = api.index(
-        store, key=key, metric=metric, factory=factory, nprobe=nprobe, recall_floor=recall_floor, progress=True
+        store, key=key, metric=metric, factory=factory, nprobe=nprobe, recall_floor=recall_floor
     )
     m = found.manifest
     line = (
-        f"{found.name}: {m['factory']}, nprobe {m['nprobe']}, {m['rows']:,} rows, {m['bytes'] / 1e6:,.1f} MB, "
+        f"{found.name}: {m['factory']}, nprobe {m['nprobe']}, {m['rows']:,} rows, "
+        f"{m['bytes'] / 1e6:,.1f} MB, "
         f"recall@{m['recall_k']} {m['recall']:.3f}"
     )
     show(json, {"name": found.name, **m}, [line])

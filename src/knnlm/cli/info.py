@@ -10,43 +10,70 @@ def info(store: StorePath, json: Json = False) -> None:
 
     Example: knnlm info store
     """
-    from knnlm.distillation import about_distilled, list_distilled
+    from knnlm.datastore.entries import open_entries
+    from knnlm.evaluation.settings import load_settings
     from knnlm.files import read_json
     from knnlm.search.index import list_indexes
-    from knnlm.settings import load_tuned
-    from knnlm.states.store import open_store
+    from knnlm.training.distillation import about_distilled, list_distilled
 
-    opened = open_store(store)
-    indexes = {name: read_json(store / "indexes" / name / "manifest.json") for name in list_indexes(opened)}
+    opened = open_entries(store)
+    indexes = {
+        name: read_json(store / "indexes" / name / "manifest.json") for name in list_indexes(opened)
+    }
     tuned = [
-        {**asdict(t.retrieval), "lambda": t.lam, "temperature": t.temperature, "interp_ppl": t.interp_ppl,
-         "base_ppl": t.base_ppl}
-        for t in load_tuned(opened)
-    ]  # fmt: skip
+        {
+            **asdict(t.retrieval),
+            "lambda": t.lam,
+            "temperature": t.temperature,
+            "interp_ppl": t.interp_ppl,
+            "base_ppl": t.base_ppl,
+        }
+        for t in load_settings(opened)
+    ]
     components = {name: about_distilled(opened, name) for name in list_distilled(opened)}
-    size = sum(f["bytes"] for part in opened.table.manifest["parts"] for f in part["files"].values())
+    size = sum(
+        f["bytes"] for part in opened.table.manifest["parts"] for f in part["files"].values()
+    )
     meta = opened.meta
     fields = {
-        "path": str(store), "rows": opened.rows, "words": opened.words, "bytes": size, **meta,
-        "documents": opened.table.manifest["summary"]["documents"], "parts": len(opened.table.manifest["parts"]),
-        "columns": opened.table.manifest["columns"], "indexes": indexes, "tuned": tuned, "components": components,
+        "path": str(store),
+        "rows": opened.count,
+        "words": opened.words,
+        "bytes": size,
+        **meta,
+        "documents": opened.table.manifest["summary"]["documents"],
+        "parts": len(opened.table.manifest["parts"]),
+        "columns": opened.table.manifest["columns"],
+        "indexes": indexes,
+        "tuned": tuned,
+        "components": components,
         "fingerprint": opened.fingerprint,
-    }  # fmt: skip
-    columns = ", ".join(f"{n} {c['dtype'].lstrip('<')}" for n, c in opened.table.manifest["columns"].items())
+    }
+    columns = ", ".join(
+        f"{n} {c['dtype'].lstrip('<')}" for n, c in opened.table.manifest["columns"].items()
+    )
     lines = [
-        f"{store}: {opened.rows:,} rows of {fields['documents']:,} documents, {size / 1e6:,.1f} MB, "
+        f"{store}: {opened.count:,} rows of {fields['documents']:,} documents, {size / 1e6:,.1f} "
+        "MB, "
         f"{fields['parts']} parts",
         f"  columns  {columns}",
-        f"  model    {meta['model']['class']} from {opened.model_source} ({meta['model']['fingerprint'][:12]})",
+        f"  model    {meta['model']['class']} from {opened.model_source} "
+        f"({meta['model']['fingerprint'][:12]})",
         *(f"  {key}      {words}" for key, words in meta["taps"].items()),
-        f"  text     {meta['text']['kind']}, {opened.words:,} words; window {meta['window']}, stride {meta['stride']}",
+        f"  text     {meta['text']['kind']}, {opened.words:,} words; window {meta['window']}, "
+        f"stride {meta['stride']}",
     ]
     for name, m in indexes.items():
-        lines.append(f"  index    {name}: recall@{m['recall_k']} {m['recall']:.3f}, {m['bytes'] / 1e6:,.1f} MB")
+        lines.append(
+            f"  index    {name}: recall@{m['recall_k']} {m['recall']:.3f}, {m['bytes'] / 1e6:,.1f} "
+            "MB"
+        )
     for t in tuned:
         lines.append(
-            f"  tuned    {t['key']} {t['metric']}, {t['mask']} mask, {t['score']} scores, k {t['k']}: "
-            f"λ {t['lambda']:.3f}, τ {t['temperature']:.4g}, validation {t['base_ppl']:.2f} → {t['interp_ppl']:.2f}"
+            f"  tuned    {t['key']} {t['metric']}, {t['mask']} mask, {t['score']} scores, k "
+            f"{t['k']}: "
+            f"λ {t['lambda']:.3f}, τ {t['temperature']:.4g}, validation {t['base_ppl']:.2f} → "
+            f"{t['interp_ppl']:.2f}"
         )
     for name, about in components.items():
         states = " and ".join(about["what"]["keys"])

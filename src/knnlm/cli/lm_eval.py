@@ -10,7 +10,7 @@ def main() -> None:
     try:
         from lm_eval.__main__ import cli_evaluate
 
-        import knnlm.harness as registers  # noqa: F401
+        import knnlm.integrations.lm_eval as registers  # noqa: F401
 
         cli_evaluate()
     except KnnlmError as error:

@@ -1,14 +1,27 @@
 """`knnlm VERB`: finds the verb, turns expected failures into one sentence, and sets the exit code.
 
-0 done; 1 could not do it; 2 wrong usage. Verbs import heavy libraries when they run, so that --help is fast.
-"""
+0 done; 1 could not do it; 2 wrong usage. Verbs import heavy libraries when they run, so that --help
+is fast."""
 
 import sys
 
 import typer
 
-from knnlm.cli import build, demo, distill, evaluate, generate, index, info, reproduce, train, tune, verify
+from knnlm.cli import (
+    build,
+    demo,
+    distill,
+    evaluate,
+    generate,
+    index,
+    info,
+    reproduce,
+    train,
+    tune,
+    verify,
+)
 from knnlm.errors import KnnlmError
+from knnlm.progress import messages_on_stderr
 from knnlm.version import __version__
 
 _INTERRUPTED = 130  # what typer itself makes of Ctrl-C
@@ -40,9 +53,18 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for verb in (
-    demo.demo, train.train, build.build, index.index, tune.tune, distill.distill, evaluate.evaluate,
-    generate.generate, info.info, reproduce.reproduce, verify.verify,
-):  # fmt: skip
+    demo.demo,
+    train.train,
+    build.build,
+    index.index,
+    tune.tune,
+    distill.distill,
+    evaluate.evaluate,
+    generate.generate,
+    info.info,
+    reproduce.reproduce,
+    verify.verify,
+):
     app.command(name="eval" if verb is evaluate.evaluate else None)(verb)
 
 
@@ -54,7 +76,9 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
-    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Print the version."
+    ),
 ) -> None:
     pass
 
@@ -62,9 +86,8 @@ def _root(
 def spread_texts(arguments: list[str]) -> list[str]:
     """`--text A B` as `--text A --text B`, which is what click understands; the same for --valid.
 
-    Only once the verb and its own argument (STORE or MODEL; train has none) have been seen: before that, what follows
-    a path may be that argument.
-    """
+    Only once the verb and its own argument (STORE or MODEL; train has none) have been seen: before
+    that, what follows a path may be that argument."""
     needed = 1 if arguments[:1] == ["train"] else 2
     found: list[str] = []
     plain, spread, value_of = 0, "", ""
@@ -91,7 +114,10 @@ def main() -> None:
 def run(arguments: list[str]) -> int:
     """Run one command line and return its exit code; an empty one shows the help."""
     try:
-        outcome = app(args=spread_texts(arguments or ["--help"]), prog_name="knnlm", standalone_mode=False)
+        with messages_on_stderr():
+            outcome = app(
+                args=spread_texts(arguments or ["--help"]), prog_name="knnlm", standalone_mode=False
+            )
     except KnnlmError as error:
         print(f"knnlm: {error}", file=sys.stderr)
         return error.exit_code
@@ -102,15 +128,26 @@ def run(arguments: list[str]) -> int:
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         reason = error.strerror or str(error)
-        print(f"knnlm: {reason}{where}: check the path, its permissions and the space left", file=sys.stderr)
+        print(
+            f"knnlm: {reason}{where}: check the path, its permissions and the space left",
+            file=sys.stderr,
+        )
         return 1
     except Exception as error:
-        if hasattr(error, "format_message") and hasattr(error, "exit_code"):  # click's and typer's usage errors
+        if hasattr(error, "format_message") and hasattr(
+            error, "exit_code"
+        ):  # click's and typer's usage errors
             verb = next((f" {word}" for word in arguments if not word.startswith("-")), "")
-            print(f"knnlm: {error.format_message().rstrip('.')} (see knnlm{verb} --help)", file=sys.stderr)
+            print(
+                f"knnlm: {error.format_message().rstrip('.')} (see knnlm{verb} --help)",
+                file=sys.stderr,
+            )
             return int(error.exit_code)
         raise
     if outcome == _INTERRUPTED:
-        print("knnlm: interrupted; nothing written is lost: run the same command again", file=sys.stderr)
+        print(
+            "knnlm: interrupted; nothing written is lost: run the same command again",
+            file=sys.stderr,
+        )
         return 1
     return outcome if isinstance(outcome, int) else 0

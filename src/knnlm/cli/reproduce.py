@@ -9,22 +9,52 @@ from knnlm.cli.options import Json
 
 
 def reproduce(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME…|all]", help="Recipes, or labels of the paper's "
-                                                      "tables and figures; all is every one.")] = None,
-    scale: Annotated[str, typer.Option("--scale", help="smoke (a minute), demo (an hour), laptop (hours, WikiText-2) "
-                                                       "or paper (WikiText-103).")] = "demo",
-    data: Annotated[Path | None, typer.Option("--data", help="Folder of wiki.train.tokens, wiki.valid.tokens and "
-                                                             "wiki.test.tokens; else the hub's.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Folder for results and work; default reproduce-SCALE.")]
-    = None,
-    model: Annotated[list[str] | None, typer.Option("--model", help="A further base LM for recipe 'models': folder, "
-                                                                    "hub name or .gguf file (repeatable).")] = None,
-    list_: Annotated[bool, typer.Option("--list", help="Show the recipes and what they cover; run nothing.")] = False,
-    plan: Annotated[bool, typer.Option("--plan", help="Show the work, its time and disk; run nothing.")] = False,
-    report: Annotated[bool, typer.Option("--report", help="Only write the report of the results in --out anew.")]
-    = False,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME…|all]",
+            help="Recipes, or labels of the paper's tables and figures; all is every one.",
+        ),
+    ] = None,
+    scale: Annotated[
+        str,
+        typer.Option(
+            "--scale",
+            help="smoke (a minute), demo (an hour), laptop (hours, WikiText-2) "
+            "or paper (WikiText-103).",
+        ),
+    ] = "demo",
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            "--data",
+            help="Folder of wiki.train.tokens, wiki.valid.tokens and "
+            "wiki.test.tokens; else the hub's.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Folder for results and work; default reproduce-SCALE."),
+    ] = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--model",
+            help="A further base LM for recipe 'models': folder, "
+            "hub name or .gguf file (repeatable).",
+        ),
+    ] = None,
+    list_: Annotated[
+        bool, typer.Option("--list", help="Show the recipes and what they cover; run nothing.")
+    ] = False,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Show the work, its time and disk; run nothing.")
+    ] = False,
+    report: Annotated[
+        bool, typer.Option("--report", help="Only write the report of the results in --out anew.")
+    ] = False,
     json: Json = False,
-) -> None:  # fmt: skip
+) -> None:
     """Run the paper's experiments and report, claim by claim, what holds here.
 
     Interrupted, it continues. Example: knnlm reproduce baselines recompute --scale demo
@@ -37,10 +67,17 @@ def reproduce(
     size = with_models(scale_named(scale), model or [])
     if list_:
         every = recipes(size)
-        listed = [{"name": r.name, "labels": list(r.labels), "title": r.title, "rows": len(r.rows)} for r in every]
+        listed = [
+            {"name": r.name, "labels": list(r.labels), "title": r.title, "rows": len(r.rows)}
+            for r in every
+        ]
         lines = [f"{r.name:16} {len(r.rows):4} rows  {r.title}{_labels(r.labels)}" for r in every]
-        lines += ["", f"Rows at scale {size.name} (--scale has others). A label or a table's number (table3) names a "
-                  "recipe too."]  # fmt: skip
+        lines += [
+            "",
+            f"Rows at scale {size.name} (--scale has others). A label or a table's number (table3) "
+            "names a "
+            "recipe too.",
+        ]
         show(json, {"recipes": listed}, lines)
         return
     folder = out or Path(f"reproduce-{size.name}")
@@ -58,20 +95,25 @@ def reproduce(
         _show_plan(wanted, size, json)
         return
 
-    done = run(wanted, size, folder, data, progress=True)
+    done = run(wanted, size, folder, data)
     fields = {"rows": done.rows, "measured": done.measured, "seconds": round(done.seconds, 1)}
     line = f"{done.rows} rows ({done.measured} measured now, {done.seconds:,.0f} s)"
     _show_report(folder, size, json, fields, [line])
 
 
-def _show_report(folder: Path, size: Any, json: bool, fields: dict[str, Any], lines: list[str]) -> None:
+def _show_report(
+    folder: Path, size: Any, json: bool, fields: dict[str, Any], lines: list[str]
+) -> None:
     from knnlm.cli.options import show
     from knnlm.paper.present import write_report
 
     written = write_report(folder, size)
     where = {"out": str(folder), "results": str(written.markdown), "page": str(written.page)}
-    show(json, {**where, **fields, "findings": written.findings},
-         [*written.lines, "", *lines, f"Results: {written.markdown}", f"Page:    {written.page}"])  # fmt: skip
+    show(
+        json,
+        {**where, **fields, "findings": written.findings},
+        [*written.lines, "", *lines, f"Results: {written.markdown}", f"Page:    {written.page}"],
+    )
 
 
 def _labels(labels: tuple[str, ...]) -> str:
@@ -84,11 +126,23 @@ def _show_plan(wanted: Any, size: Any, json: bool) -> None:
     from knnlm.paper.runner import unique_rows
 
     found = plan(unique_rows(wanted), size)
-    fields = {"scale": size.name, "rows": found.rows, "seconds": round(found.seconds), "bytes": found.bytes,
-              "operations_per_second": round(found.speed), "steps": [s._asdict() for s in found.steps]}  # fmt: skip
-    lines = [f"{found.rows} rows, {len(found.steps)} steps, about {_time(found.seconds)} at "
-             f"{found.speed / 1e9:,.0f} billion operations a second (measured now), {_size(found.bytes)} of disk", "",
-             *_kinds(found.steps), "", "Nothing was run. Every step with its time and disk: add --json."]  # fmt: skip
+    fields = {
+        "scale": size.name,
+        "rows": found.rows,
+        "seconds": round(found.seconds),
+        "bytes": found.bytes,
+        "operations_per_second": round(found.speed),
+        "steps": [s._asdict() for s in found.steps],
+    }
+    lines = [
+        f"{found.rows} rows, {len(found.steps)} steps, about {_time(found.seconds)} at "
+        f"{found.speed / 1e9:,.0f} billion operations a second (measured now), "
+        f"{_size(found.bytes)} of disk",
+        "",
+        *_kinds(found.steps),
+        "",
+        "Nothing was run. Every step with its time and disk: add --json.",
+    ]
     show(json, fields, lines)
 
 
@@ -98,8 +152,10 @@ def _kinds(steps: Any) -> list[str]:
     for kind in dict.fromkeys(step.kind for step in steps):
         mine = [step for step in steps if step.kind == kind]
         longest = max(mine, key=lambda step: (step.seconds, step.bytes))
-        found.append(f"{kind:8} {len(mine):4} {_time(sum(s.seconds for s in mine)):>8} "
-                     f"{_size(sum(s.bytes for s in mine)):>9}  the longest: {longest.what}")  # fmt: skip
+        found.append(
+            f"{kind:8} {len(mine):4} {_time(sum(s.seconds for s in mine)):>8} "
+            f"{_size(sum(s.bytes for s in mine)):>9}  the longest: {longest.what}"
+        )
     return found
 
 

@@ -15,22 +15,35 @@ def train(
     dataset: Dataset = None,
     embedded: UseEmbedded = False,
     valid: Annotated[
-        list[Path] | None, typer.Option("--valid", help="Validation text; default: the text's own, or 5% held out.")
+        list[Path] | None,
+        typer.Option("--valid", help="Validation text; default: the text's own, or 5% held out."),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Another seed is another model.")] = 0,
     json: Json = False,
 ) -> None:
-    """Train a tokenizer and a base LM from scratch; killed or interrupted, the same command goes on.
+    """Train a tokenizer and a base LM from scratch; killed or interrupted, the same command goes
+    on.
 
     Example: knnlm train --embedded --preset smoke --out model
     """
     from knnlm import api
 
     found = api.train(
-        out, text or None, dataset=dataset, embedded=embedded, valid=valid or None, preset=preset, seed=seed,
-        progress=True,
-    )  # fmt: skip
-    show(json, found._asdict(), [
-        f"{found.path}: {found.parameters:,} parameters, validation perplexity {found.valid_ppl:.2f} "
-        f"(step {found.best_step:,} of {found.steps:,}, {found.tokens_per_second:,.0f} tokens/s)"
-    ])  # fmt: skip
+        out,
+        text or None,
+        dataset=dataset,
+        embedded=embedded,
+        valid=valid or None,
+        preset=preset,
+        seed=seed,
+    )
+    show(
+        json,
+        found._asdict(),
+        [
+            f"{found.path}: {found.parameters:,} parameters, validation perplexity "
+            f"{found.valid_ppl:.2f} "
+            f"(step {found.best_step:,} of {found.steps:,}, {found.tokens_per_second:,.0f} "
+            "tokens/s)"
+        ],
+    )

@@ -19,7 +19,7 @@ from knnlm.cli.options import (
     mask,
     numbers,
     show,
-)  # fmt: skip
+)
 
 
 def tune(
@@ -32,13 +32,20 @@ def tune(
     metric: Annotated[str, typer.Option("--metric", help="l2 or ip.")] = "l2",
     index: IndexName = None,
     exact: Exact = False,
-    score: Annotated[str, typer.Option("--score", help="search (the index's own scores) or real.")] = "search",
-    k: Annotated[str, typer.Option("--k", help="Neighbours; several, comma-separated, are compared.")] = "1024",
-    temperatures: Annotated[str | None, typer.Option("--temperatures", help="A grid of τ instead of a search.")] = None,
+    score: Annotated[
+        str, typer.Option("--score", help="search (the index's own scores) or real.")
+    ] = "search",
+    k: Annotated[
+        str, typer.Option("--k", help="Neighbours; several, comma-separated, are compared.")
+    ] = "1024",
+    temperatures: Annotated[
+        str | None, typer.Option("--temperatures", help="A grid of τ instead of a search.")
+    ] = None,
     device: Device = None,
     json: Json = False,
 ) -> None:
-    """Find λ and τ on a validation text: λ exactly, τ by a bracketed search in units of the neighbours' score spread.
+    """Find λ and τ on a validation text: λ exactly, τ by a bracketed search in units of the
+    neighbours' score spread.
 
     Example: knnlm tune store --embedded --exact
     """
@@ -51,20 +58,35 @@ def tune(
         raise UsageError(f"--k '{k}' is not a list of whole numbers: write them like 64,1024")
     ks = [int(part) for part in k.split(",")]
     found = api.tune(
-        store, text or None, dataset=dataset, embedded=embedded, model=model, key=key, metric=metric,
-        mask=mask(index, exact), score="real" if score == "real" else "search", k=ks,
-        temperatures=numbers(temperatures, "--temperatures"), device=device, progress=True,
-    )  # fmt: skip
+        store,
+        text or None,
+        dataset=dataset,
+        embedded=embedded,
+        model=model,
+        key=key,
+        metric=metric,
+        mask=mask(index, exact),
+        score="real" if score == "real" else "search",
+        k=ks,
+        temperatures=numbers(temperatures, "--temperatures"),
+        device=device,
+    )
     fields = {
-        **asdict(found.retrieval), "lambda": found.lam, "temperature": found.temperature,
-        "temperature_units": found.temperature_units, "tokens": found.tokens, "base_ppl": found.base_ppl,
+        **asdict(found.retrieval),
+        "lambda": found.lam,
+        "temperature": found.temperature,
+        "temperature_units": found.temperature_units,
+        "tokens": found.tokens,
+        "base_ppl": found.base_ppl,
         "interp_ppl": found.interp_ppl,
-    }  # fmt: skip
+    }
     what = found.retrieval
     lines = [
-        f"{what.key} {what.metric}, {what.mask} mask, {what.score} scores, k {what.k}: λ {found.lam:.3f}, "
+        f"{what.key} {what.metric}, {what.mask} mask, {what.score} scores, k {what.k}: λ "
+        f"{found.lam:.3f}, "
         f"τ {found.temperature:.4g} ({found.temperature_units:.3g} × the neighbours' score spread)",
-        f"validation perplexity {found.base_ppl:.2f} → {found.interp_ppl:.2f} on {found.tokens:,} tokens",
+        f"validation perplexity {found.base_ppl:.2f} → {found.interp_ppl:.2f} on {found.tokens:,} "
+        "tokens",
         f"next: knnlm eval {store} {'--embedded' if embedded else '--text TEST'}",
     ]
     show(json, fields, lines)

@@ -2,10 +2,9 @@
 
     p_kNN(v) = Σ_{i: token_i = v} softmax(score/τ)_i          = M · softmax(mask-to-k(W_ds ⊗ h_ds)/τ)
 
-Our `tau` is the paper's temperature; M is never a matrix here but a comparison (evaluation) or a scatter (generation).
-Log space throughout; a target that no neighbour voted for has log p = -inf, and a missing neighbour never votes. Knows
-nothing of how neighbours were found or of λ.
-"""
+Our `tau` is the paper's temperature; M is never a matrix here but a comparison (evaluation) or a
+scatter (generation). Log space throughout; a target that no neighbour voted for has log p = -inf,
+and a missing neighbour never votes. Knows nothing of how neighbours were found or of λ."""
 
 import copy
 import math
@@ -16,10 +15,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from knnlm.datastore.entries import Entries
 from knnlm.errors import KnnlmError, UsageError
 from knnlm.search.neighbors import Neighbors
-from knnlm.search.retrieval import Retrieval, Search, searcher
-from knnlm.states.store import Store
+from knnlm.search.retrieval import Retrieval, Search, open_search
 
 _BLOCK = 1 << 12
 
@@ -38,16 +37,21 @@ class NeighborBlocks(Protocol):
 def check_tau(tau: float) -> None:
     """Refuse a temperature that is not a positive number."""
     if not (math.isfinite(tau) and tau > 0):
-        raise UsageError(f"temperature {tau} of the neighbours is out of range: choose a number above 0")
+        raise UsageError(
+            f"temperature {tau} of the neighbours is out of range: choose a number above 0"
+        )
 
 
 class TargetVotes:
-    """p_kNN of the true tokens of a text at any τ and k: the neighbours are searched and compared once.
+    """p_kNN of the true tokens of a text at any τ and k: the neighbours are searched and compared
+    once.
 
-    `hits` says which neighbours hold the query's own target, one byte for each; scores stay on disk.
-    """
+    `hits` says which neighbours hold the query's own target, one byte for each; scores stay on
+    disk."""
 
-    def __init__(self, neighbors: NeighborBlocks, tokens: NDArray[np.int32], targets: NDArray[np.int32]) -> None:
+    def __init__(
+        self, neighbors: NeighborBlocks, tokens: NDArray[np.int32], targets: NDArray[np.int32]
+    ) -> None:
         if len(neighbors) != len(targets):
             raise ValueError(f"{len(neighbors)} queries but {len(targets)} targets")
         self.neighbors, self.k = neighbors, neighbors.k
@@ -79,8 +83,8 @@ class TargetVotes:
     def spread(self, k: int | None = None) -> float:
         """The unit of τ: the median over queries of (best score - median score of its neighbours).
 
-        Raw temperatures differ a hundredfold between layers and models; in this unit they are comparable.
-        """
+        Raw temperatures differ a hundredfold between layers and models; in this unit they are
+        comparable."""
         k = self.k if k is None else k
         spreads = []
         for _, near in self._blocks():
@@ -103,14 +107,18 @@ def weights(scores: NDArray[np.float32], tau: float) -> NDArray[np.float32]:
     return found
 
 
-def vocabulary_logprobs(near: Neighbors, tokens: NDArray[np.int32], vocab_size: int, tau: float) -> torch.Tensor:
-    """log p_kNN over the whole vocabulary (B, V), for generation; only the tokens that were voted for are computed."""
+def vocabulary_logprobs(
+    near: Neighbors, tokens: NDArray[np.int32], vocab_size: int, tau: float
+) -> torch.Tensor:
+    """log p_kNN over the whole vocabulary (B, V), for generation; only the tokens that were voted
+    for are computed."""
     check_tau(tau)
     missing = torch.from_numpy(near.ids < 0)
     votes = torch.from_numpy(tokens[near.ids].astype(np.int64)).masked_fill(missing, 0)
     if votes.numel() and int(votes.max()) >= vocab_size:
         raise KnnlmError(
-            f"the store holds token {int(votes.max())} but the vocabulary has {vocab_size} entries: use the model "
+            f"the store holds token {int(votes.max())} but the vocabulary has {vocab_size} "
+            "entries: use the model "
             "that it was built with"
         )
     scores = _scaled(np.where(near.ids < 0, np.float32(-np.inf), near.scores), tau)
@@ -121,7 +129,8 @@ def vocabulary_logprobs(near: Neighbors, tokens: NDArray[np.int32], vocab_size: 
 
 
 class KNN(NamedTuple):
-    """The component as a predictor: states in, log p_kNN over the vocabulary out. Safe for concurrent calls."""
+    """The component as a predictor: states in, log p_kNN over the vocabulary out. Safe for
+    concurrent calls."""
 
     key: str
     search: Search
@@ -129,13 +138,17 @@ class KNN(NamedTuple):
     vocab_size: int
     tau: float
     dtype: str
-    """Type of the stored states; queries are rounded to it, so that evaluation and generation ask the same."""
+    """Type of the stored states; queries are rounded to it, so that evaluation and generation ask
+    the same."""
 
     def near(self, states: torch.Tensor) -> Neighbors:
         """Neighbours of states (B, D)."""
         rounded = states.detach().to(getattr(torch, self.dtype)).cpu()
         if not bool(torch.isfinite(rounded).all()):
-            raise KnnlmError(f"a state does not fit the store's {self.dtype}: build the store with --dtype float32")
+            raise KnnlmError(
+                f"a state does not fit the store's {self.dtype}: build the store with --dtype "
+                "float32"
+            )
         return self.search(rounded.numpy())
 
     def target_logprobs(self, near: Neighbors, targets: NDArray[np.integer]) -> NDArray[np.float64]:
@@ -149,13 +162,17 @@ class KNN(NamedTuple):
         return found.to(states.device)
 
 
-def open_knn(store: Store, what: Retrieval, tau: float) -> KNN:
+def open_knn(store: Entries, what: Retrieval, tau: float) -> KNN:
     """The kNN component of a store."""
     check_tau(tau)
-    return KNN(what.key, searcher(store, what), store.targets, store.vocab_size, tau, store.dtype)
+    return KNN(
+        what.key, open_search(store, what), store.targets, store.vocab_size, tau, store.dtype
+    )
 
 
-def _votes_for(hits: NDArray[np.bool_], scores: NDArray[np.float32], tau: float) -> NDArray[np.float64]:
+def _votes_for(
+    hits: NDArray[np.bool_], scores: NDArray[np.float32], tau: float
+) -> NDArray[np.float64]:
     """log of the share of the vote that the neighbours in `hits` (B, K) have."""
     scaled = _scaled(scores, tau)
     votes = scaled.masked_fill(~torch.from_numpy(hits), -math.inf).logsumexp(1) - _total(scaled)
@@ -164,13 +181,15 @@ def _votes_for(hits: NDArray[np.bool_], scores: NDArray[np.float32], tau: float)
 
 
 def _scaled(scores: NDArray[np.float32], tau: float) -> torch.Tensor:
-    """(score - best)/τ: the same softmax, and fp32 keeps its digits where scores are large and close together."""
+    """(score - best)/τ: the same softmax, and fp32 keeps its digits where scores are large and
+    close together."""
     values = torch.from_numpy(np.ascontiguousarray(scores, np.float32))
     best = values.max(1, keepdim=True).values
     return (values - torch.where(torch.isfinite(best), best, 0.0)) / tau
 
 
 def _total(scores: torch.Tensor) -> torch.Tensor:
-    """log of the sum of all votes; 0 where there is no neighbour at all, so that -inf stays -inf."""
+    """log of the sum of all votes; 0 where there is no neighbour at all, so that -inf stays
+    -inf."""
     total = scores.logsumexp(1)
     return torch.where(torch.isneginf(total), torch.zeros_like(total), total)

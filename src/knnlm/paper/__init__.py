@@ -1,4 +1,5 @@
-"""The paper: one recipe for each of its tables and figures, what it printed, what is claimed, what came out here.
+"""The paper: one recipe for each of its tables and figures, what it printed, what is claimed, what
+came out here.
 
     scales      how large: which text, which base LMs, which k, fractions, seeds
     rows        what one measurement is: an Arm names every symbol of the equation

@@ -1,9 +1,9 @@
 """Learns what rows ask for, once: substitutes fitted from a store, with their log p of both splits.
 
-The learning rate is chosen on validation once for each kind, state and loss, on the main LM at the smallest size, and
-then used for every size, seed and LM: so a curve over sizes is of one recipe, which the paper's is not (F5). Where the
-best of the rates is the lowest or the highest, the next one beyond is tried. Knows nothing of λ or of results.
-"""
+The learning rate is chosen on validation once for each kind, state and loss, on the main LM at the
+smallest size, and then used for every size, seed and LM: so a curve over sizes is of one recipe,
+which the paper's is not (F5). Where the best of the rates is the lowest or the highest, the next
+one beyond is tried. Knows nothing of λ or of results."""
 
 import math
 from collections.abc import Callable
@@ -17,42 +17,43 @@ from numpy.typing import NDArray
 
 from knnlm.components.clusters import Clusters
 from knnlm.components.single import Single
+from knnlm.datastore.entries import states_of
 from knnlm.errors import KnnlmError
+from knnlm.evaluation.component_temperature import at_best_tau
 from knnlm.files import fingerprint
-from knnlm.learning import learn as learning
-from knnlm.learning.clustering import POINTS, ROUNDS, cluster
-from knnlm.learning.fit import Diverged, Fitted
-from knnlm.learning.learn import BATCH, HOW, Mixed, Soft
-from knnlm.learning.soft import KEPT
-from knnlm.learning.substitutes import NOISE, Substitute, begin, begin_clusters, rows_for_words
-from knnlm.learning.temperature import at_best_tau
+from knnlm.hidden_states.output_head import output_embedding
 from knnlm.paper.calibrated import tempered_logprobs
 from knnlm.paper.rows import Learned
 from knnlm.paper.scales import Scale
 from knnlm.paper.workshop import Workshop
-from knnlm.states.store import states_of
-from knnlm.taps.head import output_embedding
+from knnlm.training import learn as learning
+from knnlm.training.clustering import POINTS, ROUNDS, cluster
+from knnlm.training.fit import Diverged, FitResult
+from knnlm.training.initial import NOISE, ComponentSpec, begin, initial_clusters, rows_for_words
+from knnlm.training.learn import BATCH, DEFAULT_FIT, Mixed, Soft
+from knnlm.training.soft_targets import KEPT
 
 _FURTHER, _STEP = 2, 3.0
 TeacherTau = Callable[[str, int | None], float]
 
 
 class Taught(NamedTuple):
-    """What was learned for a row: the component, how learning went (None: nothing was), at which rate, and how many
-    numbers it adds to the LM."""
+    """What was learned for a row: the component, how learning went (None: nothing was), at which
+    rate, and how many numbers it adds to the LM."""
 
     component: Single
-    fitted: Fitted | None
+    fitted: FitResult | None
     rate: float | None
     parameters: int
 
 
 class Apprentice:
-    """Learns in a workshop's folder. `teacher_tau` gives the τ at which an LM's neighbours teach."""
+    """Learns in a workshop's folder. `teacher_tau` gives the τ at which an LM's neighbours
+    teach."""
 
     def __init__(self, workshop: Workshop, teacher_tau: TeacherTau) -> None:
         self.workshop, self.teacher_tau = workshop, teacher_tau
-        self._pilots: dict[Learned, dict[float, Fitted]] = {}
+        self._pilots: dict[Learned, dict[float, FitResult]] = {}
         self._lm_logs: dict[tuple[str, int | None], NDArray[np.float64]] = {}
 
     def taught(self, row: Learned) -> Taught:
@@ -64,7 +65,7 @@ class Apprentice:
         found = self._fit(row, rate)
         return Taught(found.component, found.fitted, rate, _parameters(row, found.component))
 
-    def pilots(self, row: Learned) -> dict[float, Fitted]:
+    def pilots(self, row: Learned) -> dict[float, FitResult]:
         """What came of every rate that was tried for the family of a row, in order."""
         first, scale = first_of_family(row, self.workshop.scale), self.workshop.scale
         if first not in self._pilots:
@@ -88,22 +89,28 @@ class Apprentice:
         found = self.pilots(row)
         return min(found, key=lambda rate: found[rate].valid_loss)
 
-    def _try(self, row: Learned, rate: float) -> Fitted:
+    def _try(self, row: Learned, rate: float) -> FitResult:
         try:
             return self._fit(row, rate).fitted
         except Diverged:
-            return Fitted(0, 0, math.inf, 0.0)
+            return FitResult(0, 0, math.inf, 0.0)
 
     def _fit(self, row: Learned, rate: float) -> learning.Learned:
         m = self.workshop.plain(*row.lm)
         module, about = self._begin(row)
         aim, of_aim = self._aim(row)
         points = self.workshop.scale.learning
-        how = replace(HOW, lr=rate, epochs=points.epochs)
+        how = replace(DEFAULT_FIT, lr=rate, epochs=points.epochs)
         return learning.learn(
-            module, m.store, m.valid, self._folder(row) / f"lr-{rate:g}", how, seed=row.seed, aim=aim,
-            about={**about, **of_aim}, progress=self.workshop.show,
-        )  # fmt: skip
+            module,
+            m.store,
+            m.valid,
+            self._folder(row) / f"lr-{rate:g}",
+            how,
+            seed=row.seed,
+            aim=aim,
+            about={**about, **of_aim},
+        )
 
     def _begin(self, row: Learned) -> tuple[Any, dict[str, Any]]:
         """The module of a row, and what it began as."""
@@ -111,19 +118,23 @@ class Apprentice:
             start = self._clusters(row)
             valid = self.workshop.plain(*row.lm).valid
             states = states_of(valid, start.keys)
-            tuned = at_best_tau(start, valid.lm_logprob, states, valid.targets, self.workshop.show).component
-            return begin_clusters(tuned), {"row": asdict(row), "tau": tuned.tau}  # type: ignore[arg-type]
+            tuned = at_best_tau(start, valid.lm_logprob, states, valid.targets).component
+            return initial_clusters(tuned), {"row": asdict(row), "tau": tuned.tau}  # type: ignore[arg-type]
         w_sm = output_embedding(self.workshop.model(*row.lm).model).weight
-        what = Substitute(
-            kind=row.kind, keys=row.keys, size=int(row.size), metric=row.metric, own_embedding=row.own_embedding
+        what = ComponentSpec(
+            kind=row.kind,
+            keys=row.keys,
+            size=int(row.size),
+            metric=row.metric,
+            own_embedding=row.own_embedding,
         )
         return begin(what, w_sm, self._counts(row), row.seed), {"row": asdict(row)}
 
     def _clusters(self, row: Learned) -> Any:
         store = self.workshop.plain(*row.lm).store
         file = self._folder(replace(row, fitted=False)) / "clusters.safetensors"
-        count = max(1, min(int(row.size * store.vocab_size), store.rows))
-        return cluster(store, row.state, count, row.metric, file, seed=row.seed, progress=self.workshop.show)
+        count = max(1, min(int(row.size * store.vocab_size), store.count))
+        return cluster(store, row.state, count, row.metric, file, seed=row.seed)
 
     def _counts(self, row: Learned) -> NDArray[np.int64] | None:
         """Rows for each word, where they are not the same for all."""
@@ -138,16 +149,21 @@ class Apprentice:
 
     def _aim(self, row: Learned) -> tuple[Mixed | Soft | None, dict[str, Any]]:
         if row.lam is not None and row.soft:
-            raise KnnlmError("a row learns from the mixture or from neighbours: choose one of lam and soft")
+            raise KnnlmError(
+                "a row learns from the mixture or from neighbours: choose one of lam and soft"
+            )
         if row.lam is not None:
             return Mixed(row.lam, self._lm_logprobs(row)), {}
         if row.soft:
             table = self.workshop.elsewhere(*row.lm, self.teacher_tau(*row.lm))
-            return Soft(row.soft, table.columns["words"], table.columns["shares"]), {"teacher": table.manifest["meta"]}
+            return Soft(row.soft, table.columns["words"], table.columns["shares"]), {
+                "teacher": table.manifest["meta"]
+            }
         return None, {}
 
     def _lm_logprobs(self, row: Learned) -> NDArray[np.float64]:
-        """log p_LM of the stored targets, from the stored states: the LM's body is not run again."""
+        """log p_LM of the stored targets, from the stored states: the LM's body is not run
+        again."""
         if row.lm not in self._lm_logs:
             store, model = self.workshop.plain(*row.lm).store, self.workshop.model(*row.lm).model
             self._lm_logs[row.lm] = tempered_logprobs(model, store.key("ffn"), store.targets, 1.0)
@@ -160,29 +176,55 @@ class Apprentice:
 def first_of_family(row: Learned, scale: Scale) -> Learned:
     """The row on which the learning rate of a row is chosen."""
     points = scale.learning
-    sizes = {"embeddings": points.sizes, "softmaxes": points.views, "network": points.networks,
-             "clusters": points.clusters}  # fmt: skip
+    sizes = {
+        "embeddings": points.sizes,
+        "softmaxes": points.views,
+        "network": points.networks,
+        "clusters": points.clusters,
+    }
     return Learned(
-        state=row.state, kind=row.kind, size=sizes[row.kind][0], metric=row.metric, lam=row.lam,
+        state=row.state,
+        kind=row.kind,
+        size=sizes[row.kind][0],
+        metric=row.metric,
+        lam=row.lam,
         soft=points.soft[0] if row.soft else 0.0,
-    )  # fmt: skip
+    )
 
 
 def made_with(scale: Scale) -> str:
-    """A fingerprint of how things are learned at a scale: what is learned otherwise is not taken for it."""
+    """A fingerprint of how things are learned at a scale: what is learned otherwise is not taken
+    for it."""
     points = scale.learning
-    return fingerprint({
-        "rates": points.rates, "epochs": points.epochs, "looks": HOW.looks, "patience": HOW.patience, "batch": BATCH,
-        "noise": NOISE, "rounds": ROUNDS, "points": POINTS, "kept": KEPT, "k": scale.k, "further": (_FURTHER, _STEP),
-        "first": [sizes[0] for sizes in (points.sizes, points.views, points.networks, points.clusters)],
-    })[:16]  # fmt: skip
+    return fingerprint(
+        {
+            "rates": points.rates,
+            "epochs": points.epochs,
+            "looks": DEFAULT_FIT.looks,
+            "patience": DEFAULT_FIT.patience,
+            "batch": BATCH,
+            "noise": NOISE,
+            "rounds": ROUNDS,
+            "points": POINTS,
+            "kept": KEPT,
+            "k": scale.k,
+            "further": (_FURTHER, _STEP),
+            "first": [
+                sizes[0] for sizes in (points.sizes, points.views, points.networks, points.clusters)
+            ],
+        }
+    )[:16]
 
 
 def _parameters(row: Learned, component: Single) -> int:
-    """Numbers that the component adds to the LM: those of its tensors, without the LM's own output embedding; of M
-    only what is not zero."""
+    """Numbers that the component adds to the LM: those of its tensors, without the LM's own output
+    embedding; of M only what is not zero."""
     if isinstance(component, Clusters):
         return component.multiplications + len(component.bias)
     skipped = {"counts"} if row.own_embedding else {"counts", "embedding"}
-    tensors = {name: value for name, value in component._asdict().items() if isinstance(value, torch.Tensor)}
+    tensors = {
+        name: value
+        for name, value in component._asdict().items()
+        if isinstance(value, torch.Tensor)
+    }
     return sum(value.numel() for name, value in tensors.items() if name not in skipped)

@@ -3,10 +3,10 @@
     as they are    P = Σ λ_i p_i + λ p_kNN
     calibrated     P = Σ λ_i softmax(logits_i / (f·T_i)) + λ p_kNN + u · unigrams
 
-T_i is the temperature at which LM i is best alone, and f one factor for all, since what an LM is mixed with changes how
-peaky it should be: other LMs smooth it, neighbours sharpen it. f is the best of a few on validation text, 1 among them,
-all weights fitted together at each; so is the τ of neighbours, beside the LMs without them. Reported on test text.
-"""
+T_i is the temperature at which LM i is best alone, and f one factor for all, since what an LM is
+mixed with changes how peaky it should be: other LMs smooth it, neighbours sharpen it. f is the best
+of a few on validation text, 1 among them, all weights fitted together at each; so is the τ of
+neighbours, beside the LMs without them. Reported on test text."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from knnlm.errors import KnnlmError
-from knnlm.metrics import helping, perplexity
-from knnlm.mixture import fit_shares, mix_all, oracle
+from knnlm.evaluation.metrics import helping, perplexity
+from knnlm.evaluation.mixing import fit_shares, mix_all, oracle
 from knnlm.paper.calibrated import tempered_logprobs, unigram_logprobs
 from knnlm.paper.numbers import Base, Logs, Sums, base_numbers, base_of, fitted_mixture
 from knnlm.paper.rows import Arm, Ensemble
@@ -32,8 +32,8 @@ class Splits(NamedTuple):
 
 
 class EnsembleBench:
-    """Measures ensembles. `base` gives an LM's own log p; `votes` those of an arm's neighbours for both splits, at the
-    τ that mixes best with given log p. What was computed of an LM is kept."""
+    """Measures ensembles. `base` gives an LM's own log p; `votes` those of an arm's neighbours for
+    both splits, at the τ that mixes best with given log p. What was computed of an LM is kept."""
 
     def __init__(
         self,
@@ -57,15 +57,24 @@ class EnsembleBench:
         sums.add("on_calibrated", mixed)
         return {
             "base": base_numbers(base, m),
-            "others": [self._about(lm, base, other) for lm, other in zip(row.others, bases[1:], strict=True)],
-            "tuned": tuned, "on_calibrated": calibrated, "documents": sums.found,
-        }  # fmt: skip
+            "others": [
+                self._about(lm, base, other)
+                for lm, other in zip(row.others, bases[1:], strict=True)
+            ],
+            "tuned": tuned,
+            "on_calibrated": calibrated,
+            "documents": sums.found,
+        }
 
     def _calibrated(self, row: Ensemble, bases: Sequence[Base]) -> tuple[dict[str, Any], Logs]:
         """The record of the calibrated mixture, and its log p of the test text."""
-        tempered = [self._at_factors(lm, b) for lm, b in zip((row.lm, *row.others), bases, strict=True)]
+        tempered = [
+            self._at_factors(lm, b) for lm, b in zip((row.lm, *row.others), bases, strict=True)
+        ]
         m = self.workshop.plain(*row.lm)
-        unigrams = Splits(*(unigram_logprobs(m.store.targets, q.targets, q.vocab_size) for q in (m.valid, m.test)))
+        unigrams = Splits(
+            *(unigram_logprobs(m.store.targets, q.targets, q.vocab_size) for q in (m.valid, m.test))
+        )
 
         def best(further: Sequence[Splits]) -> float:
             """The factor with the lowest validation perplexity."""
@@ -78,14 +87,18 @@ class EnsembleBench:
         factor = best([])
         neighbours = self._neighbours(row, [*(of[factor] for of in tempered), unigrams])
         factor = best(neighbours) if neighbours else factor
-        record, mixed = fitted_mixture(*_both([*(of[factor] for of in tempered), *neighbours, unigrams]))
+        record, mixed = fitted_mixture(
+            *_both([*(of[factor] for of in tempered), *neighbours, unigrams])
+        )
         *shares, share = record["shares"]
         return {**record, "shares": shares, "unigrams": share, "factor": factor}, mixed
 
     def _neighbours(self, row: Ensemble, lms: Sequence[Splits]) -> list[Splits]:
         """Of every arm, at the τ that is best beside the LMs."""
         valid = [lm.valid for lm in lms]
-        return [Splits(*self.votes(arm, mix_all(valid, fit_shares(valid)))) for arm in row.neighbours]
+        return [
+            Splits(*self.votes(arm, mix_all(valid, fit_shares(valid)))) for arm in row.neighbours
+        ]
 
     def _at_factors(self, lm: tuple[str, int | None], base: Base) -> dict[float, Splits]:
         """An LM at each multiple of its own best temperature."""
@@ -93,29 +106,44 @@ class EnsembleBench:
             model, queries = self.workshop.model(*lm).model, self.workshop.queries(*lm)
             temperature = base.calibration.temperature
             self._tempered[lm] = {
-                factor: Splits(*(tempered_logprobs(model, q.key("ffn"), q.targets, factor * temperature)
-                                 for q in queries))
+                factor: Splits(
+                    *(
+                        tempered_logprobs(model, q.key("ffn"), q.targets, factor * temperature)
+                        for q in queries
+                    )
+                )
                 for factor in FACTORS
-            }  # fmt: skip
+            }
         return self._tempered[lm]
 
     def _other(self, lm: str, step: int | None) -> Base:
-        """Another LM of the same tokenizer: its store is not needed, only the tokens of the text."""
+        """Another LM of the same tokenizer: its store is not needed, only the tokens of the
+        text."""
         if (lm, step) not in self._others:
             main = self.workshop.plain("main", None)
-            for mine, theirs in zip((main.valid, main.test), self.workshop.queries(lm, step), strict=True):
+            for mine, theirs in zip(
+                (main.valid, main.test), self.workshop.queries(lm, step), strict=True
+            ):
                 if not np.array_equal(mine.targets, theirs.targets):
-                    raise KnnlmError(f"{lm} reads the text as other tokens than main: only LMs of one tokenizer mix")
+                    raise KnnlmError(
+                        f"{lm} reads the text as other tokens than main: only LMs of one tokenizer "
+                        "mix"
+                    )
             self._others[lm, step] = base_of(self.workshop, lm, step, main.store.targets)
         return self._others[lm, step]
 
     def _about(self, lm: tuple[str, int | None], base: Base, other: Base) -> dict[str, Any]:
         return {
-            "name": lm[0], "kept": lm[1], **self.workshop.about(*lm), "ppl": perplexity(other.test),
+            "name": lm[0],
+            "kept": lm[1],
+            **self.workshop.about(*lm),
+            "ppl": perplexity(other.test),
             "calibrated_ppl": perplexity(other.calibrated_test),
-            "calibrated_temperature": other.calibration.temperature, "calibrated_share": other.calibration.share,
-            "oracle": perplexity(oracle(base.test, other.test)), "helping": helping(base.test, other.test),
-        }  # fmt: skip
+            "calibrated_temperature": other.calibration.temperature,
+            "calibrated_share": other.calibration.share,
+            "oracle": perplexity(oracle(base.test, other.test)),
+            "helping": helping(base.test, other.test),
+        }
 
 
 def _both(parts: Sequence[Splits]) -> tuple[list[Logs], list[Logs]]:

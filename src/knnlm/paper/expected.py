@@ -9,7 +9,8 @@ import yaml
 
 
 class Published(NamedTuple):
-    """A row of one of the paper's tables. `base` is its base LM's perplexity, `cells` every number of the row."""
+    """A row of one of the paper's tables. `base` is its base LM's perplexity, `cells` every number
+    of the row."""
 
     label: str
     where: str
@@ -32,7 +33,10 @@ def published() -> dict[str, tuple[Published, ...]]:
     """All rows, by the \\label of their table."""
     text = resources.files("knnlm.paper").joinpath("expected.yaml").read_text(encoding="utf-8")
     tables: dict[str, Any] = yaml.safe_load(text)
-    return {label: tuple(_row(label, table, row) for row in table["rows"]) for label, table in tables.items()}
+    return {
+        label: tuple(_row(label, table, row) for row in table["rows"])
+        for label, table in tables.items()
+    }
 
 
 def printed(label: str, **arm: str) -> Published | None:
@@ -42,7 +46,9 @@ def printed(label: str, **arm: str) -> Published | None:
 
 def printed_row(label: str, **fields: object) -> Published:
     """The first row of a table with these fields."""
-    return next(row for row in published()[label] if all(row.fields.get(k) == v for k, v in fields.items()))
+    return next(
+        row for row in published()[label] if all(row.fields.get(k) == v for k, v in fields.items())
+    )
 
 
 def _row(label: str, table: Mapping[str, Any], row: Mapping[str, Any]) -> Published:

@@ -1,8 +1,9 @@
 """Claims as checks over records: an effect, its interval, and a verdict.
 
-A claim is a weighted sum of log-likelihoods of rows, Δ = Σ c·log p. Its effect is exp(Δ/words) - 1, the relative change
-of perplexity per word that Δ stands for: S(att) - S(ffn) gives ppl(ffn)/ppl(att) - 1, above zero where att is better.
-Per word, because the paper's are, and because words cut into more pieces have smaller changes for each piece.
+A claim is a weighted sum of log-likelihoods of rows, Δ = Σ c·log p. Its effect is exp(Δ/words) - 1,
+the relative change of perplexity per word that Δ stands for: S(att) - S(ffn) gives
+ppl(ffn)/ppl(att) - 1, above zero where att is better. Per word, because the paper's are, and
+because words cut into more pieces have smaller changes for each piece.
 
                      "more"                                   "same"                  "no more"
     does not hold    the interval lies below the margin       outside ± margin        else, where it lies above zero
@@ -10,10 +11,10 @@ Per word, because the paper's are, and because words cut into more pieces have s
     undecided        the interval allows both, or the seeds disagree about the sign.
     no question      another claim, on which this one stands (`given`), does not hold.
 
-The interval is a paired bootstrap over documents. Where a claim was measured for several seeds, of the LM or of what is
-learned from it, each document's Δ is averaged over them first, and the effect of every seed is shown; what varies from
-LM to LM, from index to index and from draw to draw is not in the interval. Knows records only.
-"""
+The interval is a paired bootstrap over documents. Where a claim was measured for several seeds, of
+the LM or of what is learned from it, each document's Δ is averaged over them first, and the effect
+of every seed is shown; what varies from LM to LM, from index to index and from draw to draw is not
+in the interval. Knows records only."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knnlm.errors import KnnlmError
-from knnlm.metrics import bootstrap_means
+from knnlm.evaluation.metrics import bootstrap_means
 from knnlm.paper.rows import Arm, Combined, Ensemble, Learned, Listed, Unmasked
 
 Records = Mapping[str, Mapping[str, Any]]
@@ -33,11 +34,13 @@ MARGIN = 0.005
 OVER_CALIBRATED = ", over the calibrated LM"
 """In the name of a claim: the LM has its own softmax temperature and a unigram share first."""
 OVER = {"tuned": ("base", ""), "on_calibrated": ("calibrated", OVER_CALIBRATED)}
-"""Fields of a record with every weight and τ tuned: what each is a gain over, and how the name of its claim ends."""
+"""Fields of a record with every weight and τ tuned: what each is a gain over, and how the name of
+its claim ends."""
 
 
 class Term(NamedTuple):
-    """`weight` × log-likelihood of `arm` as its record's `field` says: base, calibrated, tau_1, tuned, …"""
+    """`weight` × log-likelihood of `arm` as its record's `field` says: base, calibrated, tau_1,
+    tuned, …"""
 
     weight: float
     arm: Compared
@@ -100,8 +103,8 @@ def times(factor: float, terms: Sequence[Term]) -> tuple[Term, ...]:
 
 
 def check(claim: Claim, records: Records, seeds: Sequence[str]) -> Finding:
-    """The verdict on a claim; terms on "main" are taken for every seed of it that was measured, `seeds` of the LM or,
-    where something learned is compared, every seed of that."""
+    """The verdict on a claim; terms on "main" are taken for every seed of it that was measured,
+    `seeds` of the LM or, where something learned is compared, every seed of that."""
     found = _effects(claim.terms, records, seeds)
     if found is None:
         return Finding(claim, np.nan, np.nan, np.nan, (), "not measured")
@@ -133,13 +136,22 @@ class _Effects(NamedTuple):
 
 
 def _effects(terms: Sequence[Term], records: Records, seeds: Sequence[str]) -> _Effects | None:
-    found = [d for chosen in _each_seed(terms, records, seeds) if (d := _delta(chosen, records)) is not None]
+    found = [
+        d
+        for chosen in _each_seed(terms, records, seeds)
+        if (d := _delta(chosen, records)) is not None
+    ]
     if not found:
         return None
     words = found[0].words
     pooled = np.mean([d.delta for d in found], axis=0)
     low, high = np.expm1(np.quantile(bootstrap_means(pooled, words), [0.025, 0.975]))
-    return _Effects(_effect(pooled, words), float(low), float(high), tuple(_effect(d.delta, words) for d in found))
+    return _Effects(
+        _effect(pooled, words),
+        float(low),
+        float(high),
+        tuple(_effect(d.delta, words) for d in found),
+    )
 
 
 class _Delta(NamedTuple):
@@ -149,8 +161,11 @@ class _Delta(NamedTuple):
     words: NDArray[np.float64]
 
 
-def _each_seed(terms: Sequence[Term], records: Records, seeds: Sequence[str]) -> Iterator[list[Term]]:
-    """The same terms for every seed of the LM, or, where something learned is among them, of what is learned."""
+def _each_seed(
+    terms: Sequence[Term], records: Records, seeds: Sequence[str]
+) -> Iterator[list[Term]]:
+    """The same terms for every seed of the LM, or, where something learned is among them, of what
+    is learned."""
     if all(isinstance(t.arm, Arm | Listed | Unmasked) and _lm(t.arm) == "main" for t in terms):
         yield from ([t._replace(arm=_of_lm(t.arm, lm)) for t in terms] for lm in seeds)
         return
@@ -169,7 +184,9 @@ def _lm(row: Compared) -> str:
 
 def _of_lm(row: Compared, lm: str) -> Compared:
     if isinstance(row, Listed):
-        return replace(row, of=lm, retrieved=None if row.retrieved is None else replace(row.retrieved, lm=lm))
+        return replace(
+            row, of=lm, retrieved=None if row.retrieved is None else replace(row.retrieved, lm=lm)
+        )
     if isinstance(row, Unmasked):
         return replace(row, of=lm)
     assert isinstance(row, Arm)
@@ -180,20 +197,33 @@ def with_seed(row: Compared, seed: int) -> Compared:
     """The same, learned from another start; what is retrieved has no seed of its own."""
     if isinstance(row, Learned):
         return replace(row, seed=seed)
-    return replace(row, parts=tuple(replace(p, seed=seed) for p in row.parts)) if isinstance(row, Combined) else row
+    return (
+        replace(row, parts=tuple(replace(p, seed=seed) for p in row.parts))
+        if isinstance(row, Combined)
+        else row
+    )
 
 
 def _delta(terms: Sequence[Term], records: Records) -> _Delta | None:
-    """None where a row, or a number of it (a perplexity that is infinite), is missing. Rows of different texts are
-    never compared."""
-    if any(t.field not in records.get(t.arm.name, {}).get("results", {}).get("documents", {}) for t in terms):
+    """None where a row, or a number of it (a perplexity that is infinite), is missing. Rows of
+    different texts are never compared."""
+    if any(
+        t.field not in records.get(t.arm.name, {}).get("results", {}).get("documents", {})
+        for t in terms
+    ):
         return None
     results = [records[t.arm.name]["results"] for t in terms]
     tokens = np.asarray(results[0]["documents"]["tokens"], np.float64)
     for r in results:
         if r["documents"]["tokens"] != results[0]["documents"]["tokens"]:
-            raise KnnlmError("rows of different test tokens cannot be compared: measure them anew in another --out")
-    total = sum(t.weight * np.asarray(r["documents"][t.field], np.float64) for t, r in zip(terms, results, strict=True))
+            raise KnnlmError(
+                "rows of different test tokens cannot be compared: measure them anew in another "
+                "--out"
+            )
+    total = sum(
+        t.weight * np.asarray(r["documents"][t.field], np.float64)
+        for t, r in zip(terms, results, strict=True)
+    )
     words = results[0]["base"]["words"]
     return _Delta(np.asarray(total, np.float64), tokens * words / tokens.sum())
 

@@ -1,12 +1,12 @@
-"""Claims about substitutes of the store: the paper's (section 4, appendices B, C and E.6.3), and how near to the
-neighbours' gain one comes without a search. Knows no records.
+"""Claims about substitutes of the store: the paper's (section 4, appendices B, C and E.6.3), and
+how near to the neighbours' gain one comes without a search. Knows no records.
 
-The paper mixes every substitute with the LM at τ = 1; so do its claims here, and again with each at its own τ. What is
-scored by L2 has no such claim at τ = 1, which means another peakiness at every scale; neighbours stand at the τ that is
-best for the paper's own arm. Claims about the share of the neighbours' gain compare with exact search on att at its own
-τ. Over the LM that gain has in it what calibrating the LM gains alone, so the share over the calibrated LM is the one
-that says how much of the retrieval is recovered.
-"""
+The paper mixes every substitute with the LM at τ = 1; so do its claims here, and again with each at
+its own τ. What is scored by L2 has no such claim at τ = 1, which means another peakiness at every
+scale; neighbours stand at the τ that is best for the paper's own arm. Claims about the share of the
+neighbours' gain compare with exact search on att at its own τ. Over the LM that gain has in it what
+calibrating the LM gains alone, so the share over the calibrated LM is the one that says how much of
+the retrieval is recovered."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -29,23 +29,39 @@ Sense = Literal["more", "same", "no more"]
 def learned_claims(scale: Scale) -> tuple[Claim, ...]:
     """Of the paper, in its order."""
     return (
-        *_heads(scale), *_capacity(scale), *_adaptive(scale), *_softmaxes(scale), *_pressed(scale),
+        *_heads(scale),
+        *_capacity(scale),
+        *_adaptive(scale),
+        *_softmaxes(scale),
+        *_pressed(scale),
         *_interpolated(scale),
-    )  # fmt: skip
+    )
 
 
 def beyond_claims(scale: Scale) -> tuple[Claim, ...]:
-    """Ours: which substitutes have nine tenths of the neighbours' gain, over the LM and over the calibrated LM."""
+    """Ours: which substitutes have nine tenths of the neighbours' gain, over the LM and over the
+    calibrated LM."""
     n = scale.learning.clusters[0]
     tried: list[tuple[str, Learned | Combined]] = [
-        ("a head on att", Learned()), ("heads on att and ffn", both()), ("a network", network(scale)),
+        ("a head on att", Learned()),
+        ("heads on att and ffn", both()),
+        ("a network", network(scale)),
         (f"{n}V clusters of att, learned further", pressed("att", n, fitted=True)),
-        *((f"{size:g}V clusters of {state}", pressed(state, size))
-          for size in (*scale.learning.fewer[:1], n) for state in STATES),
-        *((f"{'a network' if row.kind == 'network' else 'a head on att'}, {row.soft:.0%} taught by neighbours", row)
-          for row in taught(scale)),
+        *(
+            (f"{size:g}V clusters of {state}", pressed(state, size))
+            for size in (*scale.learning.fewer[:1], n)
+            for state in STATES
+        ),
+        *(
+            (
+                f"{'a network' if row.kind == 'network' else 'a head on att'}, {row.soft:.0%} "
+                "taught by neighbours",
+                row,
+            )
+            for row in taught(scale)
+        ),
         *((f"{describe(row)}", row) for row in combinations(scale) if not row.neighbours),
-    ]  # fmt: skip
+    ]
     found = [
         claim
         for name, row in tried
@@ -56,28 +72,42 @@ def beyond_claims(scale: Scale) -> tuple[Claim, ...]:
     ]
     knn = exactly(paper_arm(scale))
     calibrated = Claim(
-        name=f"calibrating the LM: {NEARLY_ALL:.0%} of the neighbours' gain", where="beyond", margin=0.0,
-        says="A temperature and a unigram share, nothing retrieved or learned.", given=gain(knn, "tuned"),
+        name=f"calibrating the LM: {NEARLY_ALL:.0%} of the neighbours' gain",
+        where="beyond",
+        margin=0.0,
+        says="A temperature and a unigram share, nothing retrieved or learned.",
+        given=gain(knn, "tuned"),
         terms=(*gain(knn, "calibrated"), *times(-NEARLY_ALL, gain(knn, "tuned"))),
-    )  # fmt: skip
+    )
     alike = [
-        Claim(name=f"{n}V clusters of {state} do what all rows do (over the calibrated LM)", where="beyond",
-              sense="same", says="Pressing the store loses little of what it says without a mask.",
-              terms=better(pressed(state, n), Unmasked(state=state), "on_calibrated"))
+        Claim(
+            name=f"{n}V clusters of {state} do what all rows do (over the calibrated LM)",
+            where="beyond",
+            sense="same",
+            says="Pressing the store loses little of what it says without a mask.",
+            terms=better(pressed(state, n), Unmasked(state=state), "on_calibrated"),
+        )
         for state in STATES
-    ]  # fmt: skip
+    ]
     helped = Combined((Learned(),), (knn,))
     more = combinations(scale)[-1]
     return (
         calibrated,
         *found,
         *alike,
-        Claim(name="neighbours still help beside a head on att", where="beyond",
-              says="What they add is not all learned.", terms=better(helped, Learned(), "tuned")),
-        Claim(name="neighbours still help beside all substitutes", where="beyond",
-              says="What they add is not all learned.",
-              terms=better(more, Combined(more.parts), "on_calibrated")),
-    )  # fmt: skip
+        Claim(
+            name="neighbours still help beside a head on att",
+            where="beyond",
+            says="What they add is not all learned.",
+            terms=better(helped, Learned(), "tuned"),
+        ),
+        Claim(
+            name="neighbours still help beside all substitutes",
+            where="beyond",
+            says="What they add is not all learned.",
+            terms=better(more, Combined(more.parts), "on_calibrated"),
+        ),
+    )
 
 
 def describe(row: Combined) -> str:
@@ -85,22 +115,28 @@ def describe(row: Combined) -> str:
 
     def part(p: Learned) -> str:
         named = {"network": "a network", "clusters": f"clusters of {p.state}"}
-        return named.get(p.kind, f"a head on {p.state}") + (" taught by neighbours" if p.soft else "")
+        return named.get(p.kind, f"a head on {p.state}") + (
+            " taught by neighbours" if p.soft else ""
+        )
 
-    return " + ".join([*map(part, row.parts), *(f"neighbours ({arm.state})" for arm in row.neighbours)])
+    return " + ".join(
+        [*map(part, row.parts), *(f"neighbours ({arm.state})" for arm in row.neighbours)]
+    )
 
 
 def recovers(scale: Scale, name: str, row: Compared, share: float, field: str, base: str) -> Claim:
-    """That a substitute has at least this share of the neighbours' gain in log-likelihood; the effect is how far its
-    gain is beyond it."""
+    """That a substitute has at least this share of the neighbours' gain in log-likelihood; the
+    effect is how far its gain is beyond it."""
     knn = exactly(paper_arm(scale))
     over = "" if base == "base" else OVER_CALIBRATED
     return Claim(
         name=f"{name}: {share:.0%} of the neighbours' gain{over}",
         where="section 4.1" if share == HALF and base == "base" else "beyond",
-        says="It recovers this share of what neighbours gain.", margin=0.0,
-        terms=gain(row, field, base) + times(-share, gain(knn, field, base)), given=gain(knn, field, base),
-    )  # fmt: skip
+        says="It recovers this share of what neighbours gain.",
+        margin=0.0,
+        terms=gain(row, field, base) + times(-share, gain(knn, field, base)),
+        given=gain(knn, field, base),
+    )
 
 
 def _effect(best: Published, worse: Published) -> float:
@@ -109,13 +145,24 @@ def _effect(best: Published, worse: Published) -> float:
 
 
 def _both_taus(
-    name: str, says: str, where: str, terms: dict[str, Sequence[Term]], paper: float | None, sense: Sense = "more"
+    name: str,
+    says: str,
+    where: str,
+    terms: dict[str, Sequence[Term]],
+    paper: float | None,
+    sense: Sense = "more",
 ) -> list[Claim]:
     return [
-        Claim(name=f"{name} ({words})", says=says, where=where, terms=tuple(terms[field]), sense=sense,
-              paper=paper if field == "as_learned" else None)
+        Claim(
+            name=f"{name} ({words})",
+            says=says,
+            where=where,
+            terms=tuple(terms[field]),
+            sense=sense,
+            paper=paper if field == "as_learned" else None,
+        )
         for field, words in FIELDS.items()
-    ]  # fmt: skip
+    ]
 
 
 def _heads(scale: Scale) -> list[Claim]:
@@ -124,36 +171,72 @@ def _heads(scale: Scale) -> list[Claim]:
     found: list[Claim] = []
     for state in STATES:
         row, cells = Learned(state=state), theirs[state]
-        found += _both_taus(f"a head on {state} helps", "Mixed with the LM it lowers perplexity.", where,
-                            {f: gain(row, f) for f in FIELDS}, 1 / (1 + cells.change) - 1)  # fmt: skip
-        found.append(Claim(name=f"a head on {state} helps{OVER_CALIBRATED}", where="beyond",
-                           says="So does it mixed with the calibrated LM.",
-                           terms=gain(row, "on_calibrated", "calibrated")))  # fmt: skip
+        found += _both_taus(
+            f"a head on {state} helps",
+            "Mixed with the LM it lowers perplexity.",
+            where,
+            {f: gain(row, f) for f in FIELDS},
+            1 / (1 + cells.change) - 1,
+        )
+        found.append(
+            Claim(
+                name=f"a head on {state} helps{OVER_CALIBRATED}",
+                where="beyond",
+                says="So does it mixed with the calibrated LM.",
+                terms=gain(row, "on_calibrated", "calibrated"),
+            )
+        )
     ffn = theirs["ffn"]
     assert ffn.base is not None
-    found.append(Claim(
-        name="a head on ffn alone beats the LM", where=where, says="Learning W_sm further on frozen states helps.",
-        terms=better(Learned(state="ffn"), Learned(state="ffn"), "as_learned_alone", "base"),
-        paper=ffn.base / ffn.cells["ppl"] - 1,
-    ))  # fmt: skip
+    found.append(
+        Claim(
+            name="a head on ffn alone beats the LM",
+            where=where,
+            says="Learning W_sm further on frozen states helps.",
+            terms=better(Learned(state="ffn"), Learned(state="ffn"), "as_learned_alone", "base"),
+            paper=ffn.base / ffn.cells["ppl"] - 1,
+        )
+    )
     att = Learned()
-    found += _both_taus("a head on att beats a head on ffn", "att is the better second view, mixed with the LM.", where,
-                        {f: better(att, Learned(state="ffn"), f) for f in FIELDS},
-                        _effect(theirs["att"], theirs["ffn"]))  # fmt: skip
-    found.append(Claim(name=f"a head on att beats a head on ffn{OVER_CALIBRATED}", where="beyond",
-                       says="So is it over the calibrated LM.",
-                       terms=better(att, Learned(state="ffn"), "on_calibrated")))  # fmt: skip
+    found += _both_taus(
+        "a head on att beats a head on ffn",
+        "att is the better second view, mixed with the LM.",
+        where,
+        {f: better(att, Learned(state="ffn"), f) for f in FIELDS},
+        _effect(theirs["att"], theirs["ffn"]),
+    )
+    found.append(
+        Claim(
+            name=f"a head on att beats a head on ffn{OVER_CALIBRATED}",
+            where="beyond",
+            says="So is it over the calibrated LM.",
+            terms=better(att, Learned(state="ffn"), "on_calibrated"),
+        )
+    )
     knn = exactly(paper_arm(scale))
     big = printed_row(label, key="att", size="big")
     says = "The learned matrix is not as good as the store."
     found += [
-        Claim(name="neighbours beat a head on att (each at one τ)", where=where, says=says,
-              terms=better(knn, att, "shared", "as_learned"), paper=_effect(big, theirs["att"])),
-        Claim(name="neighbours beat a head on att (each at its own τ)", where=where, says=says,
-              terms=better(knn, att, "tuned")),
-        Claim(name="neighbours beat a head on att (both over the calibrated LM)", where="beyond", says=says,
-              terms=better(knn, att, "on_calibrated")),
-    ]  # fmt: skip
+        Claim(
+            name="neighbours beat a head on att (each at one τ)",
+            where=where,
+            says=says,
+            terms=better(knn, att, "shared", "as_learned"),
+            paper=_effect(big, theirs["att"]),
+        ),
+        Claim(
+            name="neighbours beat a head on att (each at its own τ)",
+            where=where,
+            says=says,
+            terms=better(knn, att, "tuned"),
+        ),
+        Claim(
+            name="neighbours beat a head on att (both over the calibrated LM)",
+            where="beyond",
+            says=says,
+            terms=better(knn, att, "on_calibrated"),
+        ),
+    ]
     found += [
         recovers(scale, "a head on att", att, HALF, "tuned", "base"),
         recovers(scale, "a head on att", att, HALF, "on_calibrated", "calibrated"),
@@ -169,10 +252,18 @@ def _capacity(scale: Scale) -> list[Claim]:
     for state, sense, words in (("att", "no more", "do not help"), ("ffn", "more", "help")):
         one, many = Learned(state=state), Learned(state=state, size=most)  # type: ignore[arg-type]
         theirs = (
-            _effect(printed_row(label, key=state, size=9), printed_row(label, key=state, size=1)) if most == 9 else None
+            _effect(printed_row(label, key=state, size=9), printed_row(label, key=state, size=1))
+            if most == 9
+            else None
         )
-        found += _both_taus(f"{most} embeddings a word {words} {state}", "Against one, the same recipe for both (F5).",
-                            where, {f: better(many, one, f) for f in FIELDS}, theirs, sense)  # type: ignore[arg-type]  # fmt: skip
+        found += _both_taus(
+            f"{most} embeddings a word {words} {state}",
+            "Against one, the same recipe for both (F5).",
+            where,
+            {f: better(many, one, f) for f in FIELDS},
+            theirs,
+            sense,  # type: ignore[arg-type]
+        )
     return found
 
 
@@ -185,52 +276,75 @@ def _adaptive(scale: Scale) -> list[Claim]:
         for sizing in SIZINGS[1:]:
             other = Learned(state=state, size=n, sizing=sizing)
             theirs = _effect(
-                printed_row(label, key=state, name=names[sizing]), printed_row(label, key=state, name="Equal Per Word")
+                printed_row(label, key=state, name=names[sizing]),
+                printed_row(label, key=state, name="Equal Per Word"),
             )
             found += _both_taus(
                 f"embeddings by {sizing} are no better than equally many ({state})",
-                "The same number in all; words that need them have more.", where,
-                {f: better(other, equal, f) for f in FIELDS}, theirs if n == 3 else None, "no more",
-            )  # fmt: skip
+                "The same number in all; words that need them have more.",
+                where,
+                {f: better(other, equal, f) for f in FIELDS},
+                theirs if n == 3 else None,
+                "no more",
+            )
     return found
 
 
 def _softmaxes(scale: Scale) -> list[Claim]:
     where, r = "appendix C.2", scale.learning.views[0]
-    theirs = {"mos": printed_row("tab:mos_results", key="att", name="Ft. MoS+embed", mixtures=2),
-              "n": printed_row("tab:softmax_bottleneck", key="att", size=2)}  # fmt: skip
+    theirs = {
+        "mos": printed_row("tab:mos_results", key="att", name="Ft. MoS+embed", mixtures=2),
+        "n": printed_row("tab:softmax_bottleneck", key="att", size=2),
+    }
     many = Learned(size=next((n for n in scale.learning.sizes if n >= r), scale.learning.sizes[-1]))
     mixture = Learned(kind="softmaxes", size=r)
-    found = _both_taus(f"{r} softmaxes are worse than {many.size} embeddings a word (att)",
-                       "A mixture of softmaxes is the poorer way to more capacity.", where,
-                       {f: better(many, mixture, f) for f in FIELDS},
-                       _effect(theirs["n"], theirs["mos"]) if r == many.size == 2 else None)  # fmt: skip
+    found = _both_taus(
+        f"{r} softmaxes are worse than {many.size} embeddings a word (att)",
+        "A mixture of softmaxes is the poorer way to more capacity.",
+        where,
+        {f: better(many, mixture, f) for f in FIELDS},
+        _effect(theirs["n"], theirs["mos"]) if r == many.size == 2 else None,
+    )
     only = Learned(state="ffn", kind="softmaxes", size=r, own_embedding=False)
     row = printed_row("tab:mos_results", key="ffn", mixtures=2)
-    return [*found, *_both_taus(
-        f"{r} softmaxes with the LM's own embedding help (ffn)", "They help a little.", where,
-        {f: gain(only, f) for f in FIELDS}, 1 / (1 + row.change) - 1 if r == 2 else None,
-    )]  # fmt: skip
+    return [
+        *found,
+        *_both_taus(
+            f"{r} softmaxes with the LM's own embedding help (ffn)",
+            "They help a little.",
+            where,
+            {f: gain(only, f) for f in FIELDS},
+            1 / (1 + row.change) - 1 if r == 2 else None,
+        ),
+    ]
 
 
 def _pressed(scale: Scale) -> list[Claim]:
-    """The paper says that compression does not work; results beside its code have a small gain ("clusters" in
-    expected.yaml), far from the neighbours'. So the question is whether clusters have half of the neighbours' gain."""
+    """The paper says that compression does not work; results beside its code have a small gain
+    ("clusters" in expected.yaml), far from the neighbours'. So the question is whether clusters
+    have half of the neighbours' gain."""
     size, knn = scale.learning.clusters[0], exactly(paper_arm(scale))
-    at = [("as_learned", "shared", "base", "τ = 1, neighbours at theirs", "appendix C.3"),
-          ("tuned", "tuned", "base", "each at its own τ", "appendix C.3"),
-          ("on_calibrated", "on_calibrated", "calibrated", "over the calibrated LM", "beyond")]  # fmt: skip
+    at = [
+        ("as_learned", "shared", "base", "τ = 1, neighbours at theirs", "appendix C.3"),
+        ("tuned", "tuned", "base", "each at its own τ", "appendix C.3"),
+        ("on_calibrated", "on_calibrated", "calibrated", "over the calibrated LM", "beyond"),
+    ]
     found: list[Claim] = []
     for state in STATES:
         for fitted, words in ((False, "clusters"), (True, "clusters learned further")):
             row = pressed(state, size, fitted)
             found += [
-                Claim(name=f"{size}V {words} of {state} have less than half of the neighbours' gain ({when})",
-                      where=where, sense="no more", says="Compressing the store does not work.", margin=0.0,
-                      terms=gain(row, field, base) + times(-HALF, gain(knn, theirs, base)),
-                      given=gain(knn, theirs, base))
+                Claim(
+                    name=f"{size}V {words} of {state} have less than half of the neighbours' gain ({when})",
+                    where=where,
+                    sense="no more",
+                    says="Compressing the store does not work.",
+                    margin=0.0,
+                    terms=gain(row, field, base) + times(-HALF, gain(knn, theirs, base)),
+                    given=gain(knn, theirs, base),
+                )
                 for field, theirs, base, when, where in at[fitted:]  # learned further, no τ is 1
-            ]  # fmt: skip
+            ]
     return found
 
 
@@ -244,17 +358,30 @@ def _interpolated(scale: Scale) -> list[Claim]:
     for state in STATES:
         for n in (1, points.adaptive):
             row, plain = Learned(state=state, size=n, lam=points.lam), Learned(state=state, size=n)
-            found += _both_taus(f"the interpolated loss does not beat the LM ({state}, {_a_word(n)})",
-                                "Nothing is gained over the LM alone.", where, {f: gain(row, f) for f in FIELDS}, None,
-                                "no more")  # fmt: skip
-            found.append(Claim(
-                name=f"the interpolated loss does not beat the calibrated LM ({state}, {_a_word(n)})", where="beyond",
-                says="Nothing is gained over the calibrated LM.", sense="no more",
-                terms=gain(row, "on_calibrated", "calibrated"),
-            ))  # fmt: skip
+            found += _both_taus(
+                f"the interpolated loss does not beat the LM ({state}, {_a_word(n)})",
+                "Nothing is gained over the LM alone.",
+                where,
+                {f: gain(row, f) for f in FIELDS},
+                None,
+                "no more",
+            )
+            found.append(
+                Claim(
+                    name=f"the interpolated loss does not beat the calibrated LM ({state}, {_a_word(n)})",
+                    where="beyond",
+                    says="Nothing is gained over the calibrated LM.",
+                    sense="no more",
+                    terms=gain(row, "on_calibrated", "calibrated"),
+                )
+            )
             found += [
-                Claim(name=f"the interpolated loss beats the plain one ({state}, {_a_word(n)}){over}", where="beyond",
-                      says="Learning to be mixed is better than learning alone.", terms=better(row, plain, field))
+                Claim(
+                    name=f"the interpolated loss beats the plain one ({state}, {_a_word(n)}){over}",
+                    where="beyond",
+                    says="Learning to be mixed is better than learning alone.",
+                    terms=better(row, plain, field),
+                )
                 for field, (_, over) in OVER.items()
-            ]  # fmt: skip
+            ]
     return found

@@ -5,8 +5,8 @@
 likeliest    the words that the LM itself holds likeliest (appendix E.2: is it sparsity alone?)
 relisted     the words that were retrieved, scored by the LM or by their distance to the output embedding (E.1, E.2)
 
-Both give "neighbours" whose ids are words, so that votes, τ and λ work on them as on any others. Knows no rows.
-"""
+Both give "neighbours" whose ids are words, so that votes, τ and λ work on them as on any others.
+Knows no rows."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,9 +16,9 @@ import torch
 from numpy.typing import NDArray
 
 from knnlm.components.knn import NeighborBlocks
+from knnlm.hidden_states.output_head import model_logits
 from knnlm.paper.scores import Held
 from knnlm.search.neighbors import Neighbors
-from knnlm.taps.head import own_logits
 
 _BLOCK = 512
 Scores = Callable[[int, int], NDArray[np.float32]]
@@ -31,8 +31,10 @@ def logits(model: Any, ffn: NDArray[Any]) -> Scores:
 
     @torch.inference_mode()
     def of(start: int, stop: int) -> NDArray[np.float32]:
-        states = torch.from_numpy(np.asarray(ffn[start:stop], np.float32)).to(weight.device, weight.dtype)
-        found: NDArray[np.float32] = own_logits(model, states).float().cpu().numpy()
+        states = torch.from_numpy(np.asarray(ffn[start:stop], np.float32)).to(
+            weight.device, weight.dtype
+        )
+        found: NDArray[np.float32] = model_logits(model, states).float().cpu().numpy()
         return found
 
     return of
@@ -63,8 +65,11 @@ def likeliest(scores: Scores, queries: int, k: int) -> Held:
     return Held(Neighbors(np.concatenate(ids), np.concatenate(values)))
 
 
-def relisted(found: NeighborBlocks, tokens: NDArray[np.integer], scores: Scores, duplicates: bool) -> Held:
-    """The words of the neighbours, each as often as it was retrieved or once, scored anew, best first."""
+def relisted(
+    found: NeighborBlocks, tokens: NDArray[np.integer], scores: Scores, duplicates: bool
+) -> Held:
+    """The words of the neighbours, each as often as it was retrieved or once, scored anew, best
+    first."""
     ids, values = [], []
     for start in range(0, len(found), _BLOCK):
         near = found.read(start, start + _BLOCK)
@@ -72,7 +77,9 @@ def relisted(found: NeighborBlocks, tokens: NDArray[np.integer], scores: Scores,
         if not duplicates:
             words = _once(words)
         block = scores(start, start + len(words))
-        mine = np.where(words < 0, -np.inf, np.take_along_axis(block, np.maximum(words, 0), axis=1)).astype(np.float32)
+        mine = np.where(
+            words < 0, -np.inf, np.take_along_axis(block, np.maximum(words, 0), axis=1)
+        ).astype(np.float32)
         order = np.argsort(-mine, axis=1, kind="stable")
         ids.append(np.take_along_axis(words, order, axis=1))
         values.append(np.take_along_axis(mine, order, axis=1))

@@ -1,18 +1,19 @@
-"""Does the place of a token matter (appendix E.3)? The LM's loss and what neighbours gain against the context that the
-token has in its window, and against its place in the document: correlations, sums over the first and the last third of
-the places for each document (place_findings.py compares them), and means over ranges for a figure.
+"""Does the place of a token matter (appendix E.3)? The LM's loss and what neighbours gain against
+the context that the token has in its window, and against its place in the document: correlations,
+sums over the first and the last third of the places for each document (place_findings.py compares
+them), and means over ranges for a figure.
 
-A document's first window holds its first tokens, so for the window only tokens behind it are looked at: what differs
-between those is the context alone. Intervals resample documents. Knows nothing of how the gain came about.
-"""
+A document's first window holds its first tokens, so for the window only tokens behind it are looked
+at: what differs between those is the context alone. Intervals resample documents. Knows nothing of
+how the gain came about."""
 
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from knnlm.lm.windows import windows
-from knnlm.states.store import Store
+from knnlm.datastore.entries import Entries
+from knnlm.text.windows import windows
 
 Numbers = NDArray[np.float64]
 _RANGES = 16
@@ -37,12 +38,18 @@ class _Tokens(NamedTuple):
     values: Numbers
 
 
-def located(queries: Store, whole: Store, gain: Numbers) -> dict[str, Any]:
-    """Of the loss of every token of a text, and of a gain that is known for tokens drawn from it."""
-    seen = context_lengths([d.tokens for d in whole.documents], whole.meta["window"], whole.meta["stride"])
+def located(queries: Entries, whole: Entries, gain: Numbers) -> dict[str, Any]:
+    """Of the loss of every token of a text, and of a gain that is known for tokens drawn from
+    it."""
+    seen = context_lengths(
+        [d.tokens for d in whole.documents], whole.meta["window"], whole.meta["stride"]
+    )
     starts = np.cumsum([0] + [d.tokens - 1 for d in whole.documents])
     measured = {}
-    for what, store, values in (("loss", whole, -whole.lm_logprob.astype(np.float64)), ("gain", queries, gain)):
+    for what, store, values in (
+        ("loss", whole, -whole.lm_logprob.astype(np.float64)),
+        ("gain", queries, gain),
+    ):
         of, places = (store.table.columns[name].all() for name in ("document", "position"))
         measured[what] = _Tokens(seen[starts[of] + places - 1], places, of, values)
     return {
@@ -55,38 +62,56 @@ def located(queries: Store, whole: Store, gain: Numbers) -> dict[str, Any]:
 
 
 def _against(place: str, tokens: _Tokens, window: int, documents: int) -> dict[str, Any]:
-    """One quantity against one place; places in the window are looked at behind a document's first window alone."""
-    rows = np.flatnonzero(tokens.document > window) if place == "window" else np.arange(len(tokens.values))
+    """One quantity against one place; places in the window are looked at behind a document's first
+    window alone."""
+    rows = (
+        np.flatnonzero(tokens.document > window)
+        if place == "window"
+        else np.arange(len(tokens.values))
+    )
     at, of, values = getattr(tokens, place)[rows], tokens.of[rows], tokens.values[rows]
     found = correlation(at, values, of)
     return {
-        "tokens": len(rows), **({} if found is None else found._asdict()), "ranges": _ranges(at, values),
+        "tokens": len(rows),
+        **({} if found is None else found._asdict()),
+        "ranges": _ranges(at, values),
         "thirds": _thirds(at, values, of, documents),
-    }  # fmt: skip
+    }
 
 
 def context_lengths(lengths: list[int], window: int, stride: int) -> NDArray[np.int64]:
-    """For every predicted token of documents of these lengths, how many tokens before it the model saw."""
+    """For every predicted token of documents of these lengths, how many tokens before it the model
+    saw."""
     found = [
         np.arange(w.first, w.stop + 1) - w.start
-        for length in lengths for w in windows(length, window, stride)
-    ]  # fmt: skip
+        for length in lengths
+        for w in windows(length, window, stride)
+    ]
     return np.concatenate(found)
 
 
-def correlation(x: NDArray[Any], y: NDArray[Any], documents: NDArray[np.integer], seed: int = 0) -> Correlation | None:
-    """Pearson's r; the interval is a bootstrap over documents. None where there is nothing to look at."""
+def correlation(
+    x: NDArray[Any], y: NDArray[Any], documents: NDArray[np.integer], seed: int = 0
+) -> Correlation | None:
+    """Pearson's r; the interval is a bootstrap over documents. None where there is nothing to look
+    at."""
     a, b = (np.asarray(v, np.float64) for v in (x, y))
     if not len(a):
         return None
     a, b = a - a.mean(), b - b.mean()  # the same r, and no digits lost
-    sums = np.stack([
-        np.bincount(documents, weights=w, minlength=int(documents.max()) + 1)
-        for w in (np.ones_like(a), a, b, a * a, b * b, a * b)
-    ])  # fmt: skip
+    sums = np.stack(
+        [
+            np.bincount(documents, weights=w, minlength=int(documents.max()) + 1)
+            for w in (np.ones_like(a), a, b, a * a, b * b, a * b)
+        ]
+    )
     sums = sums[:, sums[0] > 0]
     count = sums.shape[1]
-    picks = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=_SAMPLES).astype(float)
+    picks = (
+        np.random.default_rng(seed)
+        .multinomial(count, np.full(count, 1 / count), size=_SAMPLES)
+        .astype(float)
+    )
     low, high = np.quantile(_pearson(picks @ sums.T), [0.025, 0.975])
     return Correlation(float(_pearson(sums.sum(axis=1)[None])[0]), float(low), float(high))
 
@@ -102,7 +127,8 @@ def _pearson(sums: Numbers) -> Numbers:
 def _thirds(
     at: NDArray[np.integer], values: Numbers, documents: NDArray[np.integer], count: int
 ) -> dict[str, dict[str, list[float]]]:
-    """For each document, tokens and sums over the third of the tokens with the lowest and with the highest places."""
+    """For each document, tokens and sums over the third of the tokens with the lowest and with the
+    highest places."""
     low, high = np.quantile(at, [1 / 3, 2 / 3]) if len(at) else (0.0, 0.0)
     return {
         name: {

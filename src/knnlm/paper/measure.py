@@ -1,8 +1,8 @@
-"""A row → its record: what came out, as plain numbers that tables, figures and findings are made of.
+"""A row → its record: what came out, as plain numbers that tables, figures and findings are made
+of.
 
-Everything is tuned on validation text and reported on test text. What is learned instead of retrieved is measured in
-measure_learned.py, all rows voting in measure_unmasked.py.
-"""
+Everything is tuned on validation text and reported on test text. What is learned instead of
+retrieved is measured in measure_learned.py, all rows voting in measure_unmasked.py."""
 
 from dataclasses import replace
 from typing import Any
@@ -11,9 +11,10 @@ import numpy as np
 
 from knnlm.components.knn import TargetVotes
 from knnlm.errors import KnnlmError
-from knnlm.evaluation import TauPoint, tau_sweep
-from knnlm.metrics import helping, perplexity
-from knnlm.mixture import fit_lambda, mix, oracle
+from knnlm.evaluation.metrics import helping, perplexity
+from knnlm.evaluation.mixing import fit_lambda, mix, oracle
+from knnlm.evaluation.tuning import TauPoint, tau_sweep
+from knnlm.hidden_states.output_head import output_embedding
 from knnlm.paper import listed, taus
 from knnlm.paper.apprentice import Apprentice
 from knnlm.paper.ensembles import EnsembleBench
@@ -40,7 +41,6 @@ from knnlm.paper.stolen import reachable_words
 from knnlm.paper.teaching import teacher_point
 from knnlm.paper.word_types import word_types
 from knnlm.paper.workshop import Material, Workshop
-from knnlm.taps.head import output_embedding
 
 GRID = tuple(round(0.1 * i, 1) for i in range(1, 31))
 """The paper's temperatures."""
@@ -55,7 +55,9 @@ class Bench:
         self._shared: dict[tuple[str, int | None], float] = {}
         self._teaching: dict[tuple[str, int | None], float] = {}
         self.ensembles = EnsembleBench(workshop, self.base, self._best_votes)
-        self.learned = LearnedBench(Apprentice(workshop, self._teacher_tau), self.base, self._best_votes)
+        self.learned = LearnedBench(
+            Apprentice(workshop, self._teacher_tau), self.base, self._best_votes
+        )
 
     def measure(self, row: Row) -> dict[str, Any]:
         """The record of any row."""
@@ -75,28 +77,40 @@ class Bench:
             return self._reach(row)
         if isinstance(row, Unmasked):
             m, base = self.workshop.plain(*row.lm), self.base(*row.lm)
-            return {"lm": self.workshop.about(*row.lm), **unmasked(row, m, base, self.workshop.show)}
+            return {
+                "lm": self.workshop.about(*row.lm),
+                **unmasked(row, m, base),
+            }
         if isinstance(row, Ensemble):
             return {"lm": self.workshop.about(*row.lm), **self.ensembles.measure(row)}
         about = self.workshop.about(*row.lm)
-        return {"lm": about, **(self.learned.alone(row) if isinstance(row, Learned) else self.learned.combined(row))}
+        return {
+            "lm": about,
+            **(self.learned.alone(row) if isinstance(row, Learned) else self.learned.combined(row)),
+        }
 
     def base(self, lm: str, step: int | None) -> Base:
         """The LM alone."""
         if (lm, step) not in self._bases:
-            self._bases[lm, step] = base_of(self.workshop, lm, step, self.workshop.plain(lm, step).store.targets)
+            self._bases[lm, step] = base_of(
+                self.workshop, lm, step, self.workshop.plain(lm, step).store.targets
+            )
         return self._bases[lm, step]
 
     def shared_tau(self, lm: str, step: int | None) -> float:
-        """The best τ of the paper's arm, for every arm of that LM. The paper's τ = 1 happened to be near it (section
-        5.2), so this is what its comparisons at one τ amount to where scores have another scale."""
+        """The best τ of the paper's arm, for every arm of that LM. The paper's τ = 1 happened to be
+        near it (section 5.2), so this is what its comparisons at one τ amount to where scores have
+        another scale."""
         if (lm, step) not in self._shared:
-            votes = self.workshop.votes(replace(paper_arm(self.workshop.scale, lm), step=step), "valid")
+            votes = self.workshop.votes(
+                replace(paper_arm(self.workshop.scale, lm), step=step), "valid"
+            )
             self._shared[lm, step] = taus.best(self.base(lm, step).valid, votes).temperature
         return self._shared[lm, step]
 
     def _best_votes(self, arm: Arm, lm: Logs) -> tuple[Logs, Logs]:
-        """log p_kNN of both splits' targets at the τ that mixes best with an LM's log p of the validation text."""
+        """log p_kNN of both splits' targets at the τ that mixes best with an LM's log p of the
+        validation text."""
         valid, test = self.workshop.votes(arm, "valid"), self.workshop.votes(arm, "test")
         tau = taus.best(lm, valid).temperature
         return valid.logprobs(tau), test.logprobs(tau)
@@ -111,9 +125,10 @@ class Bench:
         votes = self.workshop.votes(arm, "valid"), self.workshop.votes(arm, "test")
         shared = taus.at(base.valid, votes[0], self.shared_tau(arm.lm, arm.step))
         return {
-            "rows": m.store.rows, "recall": self.workshop.recall(arm),
+            "rows": m.store.count,
+            "recall": self.workshop.recall(arm),
             **self._voted((arm.lm, arm.step), m, *votes, {"shared": shared}),
-        }  # fmt: skip
+        }
 
     def _listed(self, row: Listed) -> dict[str, Any]:
         m, model = self.workshop.plain(*row.lm), self.workshop.model(*row.lm).model
@@ -130,7 +145,7 @@ class Bench:
             w_sm = output_embedding(model).weight.detach().float().cpu().numpy()
             scores = listed.distances(w_sm, queries.key(row.retrieved.state).all())
         if row.retrieved is None:
-            found = listed.likeliest(scores, queries.rows, row.k)
+            found = listed.likeliest(scores, queries.count, row.k)
         else:
             near = self.workshop.neighbors(row.retrieved, split)
             found = listed.relisted(near, m.store.targets, scores, row.duplicates)
@@ -144,15 +159,18 @@ class Bench:
         test: TargetVotes,
         further: dict[str, TauPoint],
     ) -> dict[str, Any]:
-        """What votes do for an LM at τ = 1, at `further` points, and at their own τ; and for it calibrated."""
+        """What votes do for an LM at τ = 1, at `further` points, and at their own τ; and for it
+        calibrated."""
         base = self.base(*lm)
         at_one = taus.at(base.valid, valid, 1.0)
         points = {"tau_1": at_one, **further, "tuned": taus.best(base.valid, valid, at_one)}
         sums = Sums(m, base)
         record: dict[str, Any] = {
-            "lm": self.workshop.about(*lm), "base": base_numbers(base, m), "coverage": test.coverage(),
+            "lm": self.workshop.about(*lm),
+            "base": base_numbers(base, m),
+            "coverage": test.coverage(),
             "documents": sums.found,
-        }  # fmt: skip
+        }
         for name, point in points.items():
             knn_valid, knn = valid.logprobs(point.temperature), test.logprobs(point.temperature)
             record[name] = _numbers(base, knn_valid, knn, point, m.test.words)
@@ -170,7 +188,10 @@ class Bench:
         points = [*tau_sweep(base.valid, valid, GRID), *tau_sweep(base.valid, valid)]
         return {
             "base": base_numbers(base, self.workshop.material(arm)),
-            "points": [taus.outcome(base.test, test.logprobs(p.temperature), p) for p in sorted(set(points))],
+            "points": [
+                taus.outcome(base.test, test.logprobs(p.temperature), p)
+                for p in sorted(set(points))
+            ],
         }
 
     def _counts(self, row: Counts) -> dict[str, Any]:
@@ -181,11 +202,14 @@ class Bench:
             head_valid, head_test = valid.head(k), test.head(k)
             at_one = taus.at(base.valid, head_valid, 1.0)
             best = taus.best(base.valid, head_valid, at_one)
-            points.append({
-                "k": k, "coverage": head_test.coverage(),
-                "tau_1": taus.outcome(base.test, head_test.logprobs(1.0), at_one),
-                "tuned": taus.outcome(base.test, head_test.logprobs(best.temperature), best),
-            })  # fmt: skip
+            points.append(
+                {
+                    "k": k,
+                    "coverage": head_test.coverage(),
+                    "tau_1": taus.outcome(base.test, head_test.logprobs(1.0), at_one),
+                    "tuned": taus.outcome(base.test, head_test.logprobs(best.temperature), best),
+                }
+            )
         return {"base": base_numbers(base, self.workshop.material(row.arm)), "points": points}
 
     def _location(self, arm: Arm) -> dict[str, Any]:
@@ -201,14 +225,18 @@ class Bench:
         head = output_embedding(model.model)
         if getattr(head, "bias", None) is not None:
             raise KnnlmError(
-                f"the output embedding of {row.of} has a bias: which words can be chosen is not known then"
+                f"the output embedding of {row.of} has a bias: which words can be chosen is not "
+                "known then"
             )
         found = reachable_words(head.weight.detach().cpu().numpy())
         missing = np.flatnonzero(~found.words)
         return {
-            "lm": self.workshop.about(*row.lm), "words": len(found.words), "unreachable": len(missing),
-            "programmes": found.programmes, "which": model.tokenizer.convert_ids_to_tokens(missing[:100].tolist()),
-        }  # fmt: skip
+            "lm": self.workshop.about(*row.lm),
+            "words": len(found.words),
+            "unreachable": len(missing),
+            "programmes": found.programmes,
+            "which": model.tokenizer.convert_ids_to_tokens(missing[:100].tolist()),
+        }
 
     def _words(self, row: Words) -> dict[str, Any]:
         base = self.base(row.exact.lm, row.exact.step)
@@ -218,7 +246,9 @@ class Bench:
             valid, test = self.workshop.votes(arm, "valid"), self.workshop.votes(arm, "test")
             helped[name] = test.logprobs(taus.best(base.valid, valid).temperature) > base.test
         tokenizer = self.workshop.model(row.exact.lm, row.exact.step).tokenizer
-        kinds = word_types(m.test, m.store, tokenizer, helped["exact"], helped["approximate"], row.least)
+        kinds = word_types(
+            m.test, m.store, tokenizer, helped["exact"], helped["approximate"], row.least
+        )
         return {"words": [kind._asdict() for kind in kinds]}
 
 

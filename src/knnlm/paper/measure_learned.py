@@ -1,30 +1,30 @@
-"""Rows without a search → their records: a substitute mixed with the LM, or several of them at once.
+"""Rows without a search → their records: a substitute mixed with the LM, or several of them at
+once.
 
-Every substitute is measured at the τ it was learned at (1, as in the paper; clusters learned further began at a tuned
-τ) and at its own best τ; mixed with the LM and with the calibrated LM; λ fitted on validation text each time,
-everything reported on test text.
-"""
+Every substitute is measured at the τ it was learned at (1, as in the paper; clusters learned
+further began at a tuned τ) and at its own best τ; mixed with the LM and with the calibrated LM; λ
+fitted on validation text each time, everything reported on test text."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 
-from knnlm.components.embeddings import Embeddings
+from knnlm.components.head import Head
 from knnlm.components.single import Single
-from knnlm.learning.temperature import AtTau, at_best_taus, at_tau
-from knnlm.metrics import helping, perplexity
-from knnlm.mixture import mix, oracle
+from knnlm.datastore.entries import states_of
+from knnlm.evaluation.component_temperature import AtTau, at_best_taus, at_tau
+from knnlm.evaluation.metrics import helping, perplexity
+from knnlm.evaluation.mixing import mix, oracle
 from knnlm.paper.apprentice import Apprentice, Taught
 from knnlm.paper.numbers import Base, Logs, Sums, base_numbers, fitted_mixture, or_none
 from knnlm.paper.rows import Arm, Combined, Learned
 from knnlm.paper.workshop import Material
-from knnlm.states.store import states_of
 
 
 class LearnedBench:
-    """Measures learned rows. `base` gives an LM's own log p; `votes` those of an arm's neighbours for both splits, at
-    the τ that mixes best with given log p."""
+    """Measures learned rows. `base` gives an LM's own log p; `votes` those of an arm's neighbours
+    for both splits, at the τ that mixes best with given log p."""
 
     def __init__(
         self,
@@ -42,38 +42,50 @@ class LearnedBench:
         component, sums = taught.component, Sums(m, base)
         states = states_of(m.valid, component.keys)
         learned_at = at_tau(component, component.tau, base.valid, states, m.valid.targets)
-        lms, show = [base.valid, base.calibrated_valid], self.apprentice.workshop.show
-        best, over = at_best_taus(component, lms, states, m.valid.targets, show)
+        lms = [base.valid, base.calibrated_valid]
+        best, over = at_best_taus(component, lms, states, m.valid.targets)
         record: dict[str, Any] = {"base": base_numbers(base, m), "learned": self._cost([taught], m)}
         if taught.fitted is not None:
             pilots = self.apprentice.pilots(row)
             record["learned"] |= {
-                "rate": taught.rate, "steps": taught.fitted.steps, "best_step": taught.fitted.best_step,
-                "rates": {f"{rate:g}": or_none(fitted.valid_loss) for rate, fitted in pilots.items()},
+                "rate": taught.rate,
+                "steps": taught.fitted.steps,
+                "best_step": taught.fitted.best_step,
+                "rates": {
+                    f"{rate:g}": or_none(fitted.valid_loss) for rate, fitted in pilots.items()
+                },
                 "alike": alike(component),
-            }  # fmt: skip
+            }
         for name, point in (("as_learned", learned_at), ("tuned", best)):
             test = self.apprentice.logprobs(row, point.component, "test")
             mixed = mix(base.test, test, point.lam)
             record[name] = {
-                **_knobs(point), "alone_valid_ppl": or_none(perplexity(point.logprobs)),
-                "alone_ppl": or_none(perplexity(test)), "ppl": or_none(perplexity(mixed)),
-                "oracle": perplexity(oracle(base.test, test)), "helping": helping(base.test, test),
-            }  # fmt: skip
+                **_knobs(point),
+                "alone_valid_ppl": or_none(perplexity(point.logprobs)),
+                "alone_ppl": or_none(perplexity(test)),
+                "ppl": or_none(perplexity(mixed)),
+                "oracle": perplexity(oracle(base.test, test)),
+                "helping": helping(base.test, test),
+            }
             sums.add(name, mixed)
             sums.add(f"{name}_alone", test)
-        mixed = mix(base.calibrated_test, self.apprentice.logprobs(row, over.component, "test"), over.lam)
+        mixed = mix(
+            base.calibrated_test, self.apprentice.logprobs(row, over.component, "test"), over.lam
+        )
         record["on_calibrated"] = {**_knobs(over), "ppl": or_none(perplexity(mixed))}
         sums.add("on_calibrated", mixed)
         return {**record, "documents": sums.found}
 
     def combined(self, row: Combined) -> dict[str, Any]:
-        """Several at once, over the LM and over the calibrated one: each at the τ that is best for it alone there, all
-        weights fitted together."""
+        """Several at once, over the LM and over the calibrated one: each at the τ that is best for
+        it alone there, all weights fitted together."""
         base, m = self.base(*row.lm), self.apprentice.workshop.plain(*row.lm)
         sums, parts = Sums(m, base), [self.apprentice.taught(part) for part in row.parts]
         names = ("tuned", "on_calibrated")
-        lms = {"tuned": (base.valid, base.test), "on_calibrated": (base.calibrated_valid, base.calibrated_test)}
+        lms = {
+            "tuned": (base.valid, base.test),
+            "on_calibrated": (base.calibrated_valid, base.calibrated_test),
+        }
         valid: dict[str, list[Logs]] = {name: [lms[name][0]] for name in names}
         test: dict[str, list[Logs]] = {name: [lms[name][1]] for name in names}
         for part, taught in zip(row.parts, parts, strict=True):
@@ -90,12 +102,13 @@ class LearnedBench:
         return {**record, "documents": sums.found}
 
     def _part(self, row: Learned, component: Single, base: Base, m: Material) -> "list[_Part]":
-        """log p of a part of combinations, at its best τ over the LM and over the calibrated one; found once."""
+        """log p of a part of combinations, at its best τ over the LM and over the calibrated one;
+        found once."""
         if row not in self._tuned:
             lms, states = [base.valid, base.calibrated_valid], states_of(m.valid, component.keys)
             self._tuned[row] = [
                 _Part(point.logprobs, self.apprentice.logprobs(row, point.component, "test"))
-                for point in at_best_taus(component, lms, states, m.valid.targets, self.apprentice.workshop.show)
+                for point in at_best_taus(component, lms, states, m.valid.targets)
             ]
         return self._tuned[row]
 
@@ -103,9 +116,10 @@ class LearnedBench:
         """What parts add to the LM; `widths` is in output embeddings, V×D."""
         parameters = sum(part.parameters for part in parts)
         return {
-            "parameters": parameters, "multiplications": sum(part.component.multiplications for part in parts),
+            "parameters": parameters,
+            "multiplications": sum(part.component.multiplications for part in parts),
             "widths": parameters / (m.store.vocab_size * m.store.key("ffn").type.width),
-        }  # fmt: skip
+        }
 
 
 class _Part(NamedTuple):
@@ -114,9 +128,9 @@ class _Part(NamedTuple):
 
 
 def alike(component: Single) -> float | None:
-    """Mean cosine of the embeddings of one word with each other, over words that have several: near one, they are the
-    same embedding several times."""
-    if not isinstance(component, Embeddings) or int(component.counts.max()) == 1:
+    """Mean cosine of the embeddings of one word with each other, over words that have several: near
+    one, they are the same embedding several times."""
+    if not isinstance(component, Head) or int(component.counts.max()) == 1:
         return None
     unit = component.weight / component.weight.norm(dim=1, keepdim=True)
     words = torch.repeat_interleave(torch.arange(len(component.counts)), component.counts)

@@ -1,22 +1,22 @@
 """All rows of a store vote: the record of an Unmasked row.
 
-τ is looked for on some of the validation text first, over a wide range in units of how much scores differ, and then
-closely on all of it. Reported on test text, mixed with the LM and with the calibrated one.
-"""
+τ is looked for on some of the validation text first, over a wide range in units of how much scores
+differ, and then closely on all of it. Reported on test text, mixed with the LM and with the
+calibrated one."""
 
 from typing import Any
 
 import numpy as np
 import torch
 
-from knnlm.components.embeddings import row_scores
-from knnlm.components.unmasked import unmasked_logprobs
-from knnlm.metrics import helping, perplexity, spread_over
-from knnlm.mixture import fit_lambda, mix, oracle
+from knnlm.components.full_datastore import full_datastore_logprobs
+from knnlm.components.head import row_scores
+from knnlm.datastore.entries import Entries
+from knnlm.evaluation.metrics import evenly_spaced, helping, perplexity
+from knnlm.evaluation.mixing import fit_lambda, mix, oracle
 from knnlm.paper.numbers import Base, Logs, Sums, base_numbers, or_none
 from knnlm.paper.rows import Unmasked
 from knnlm.paper.workshop import Material
-from knnlm.states.store import Store
 
 _FACTORS = tuple(4.0**e for e in range(-6, 3))
 _NEAR = tuple(2.0 ** (e / 4) for e in range(-4, 5))
@@ -25,26 +25,39 @@ _WIDENED = 3
 """Times that the range grows where the best τ is at an end of it: far out all are alike."""
 
 
-def unmasked(row: Unmasked, m: Material, base: Base, progress: bool) -> dict[str, Any]:
+def unmasked(
+    row: Unmasked,
+    m: Material,
+    base: Base,
+) -> dict[str, Any]:
     """τ, λ and perplexities over both LMs."""
     keys, tokens = m.store.key(row.state), m.store.targets
 
-    def logs(queries: Store, some: Any, taus: list[float]) -> Logs:
+    def logs(queries: Entries, some: Any, taus: list[float]) -> Logs:
         states, targets = queries.key(row.state).all()[some], queries.targets[some]
-        return unmasked_logprobs(keys, tokens, states, targets, row.metric, taus, progress)
+        return full_datastore_logprobs(keys, tokens, states, targets, row.metric, taus)
 
-    some = spread_over(m.valid.rows, _SOME)
-    unit = _unit(keys.gather(spread_over(m.store.rows, _SOME)), m.valid.key(row.state).gather(some), row)
+    some = evenly_spaced(m.valid.count, _SOME)
+    unit = _unit(
+        keys.gather(evenly_spaced(m.store.count, _SOME)), m.valid.key(row.state).gather(some), row
+    )
     coarse = [unit * factor for factor in _FACTORS]
     first = logs(m.valid, some, coarse)
-    lms = {"tuned": (base.valid, base.test), "on_calibrated": (base.calibrated_valid, base.calibrated_test)}
+    lms = {
+        "tuned": (base.valid, base.test),
+        "on_calibrated": (base.calibrated_valid, base.calibrated_test),
+    }
     centres = {coarse[_best(valid[some], first)] for valid, _ in lms.values()}
     taus = sorted({centre * near for centre in centres for near in _NEAR})
     found = logs(m.valid, slice(None), taus)
     chosen = {name: _best(valid, found) for name, (valid, _) in lms.items()}
     for _ in range(_WIDENED):
-        further = [taus[place] * (near if place else 1 / near)
-                   for place in {0, len(taus) - 1} & set(chosen.values()) for near in _NEAR if near > 1]  # fmt: skip
+        further = [
+            taus[place] * (near if place else 1 / near)
+            for place in {0, len(taus) - 1} & set(chosen.values())
+            for near in _NEAR
+            if near > 1
+        ]
         if not further:
             break
         found = np.concatenate([found, logs(m.valid, slice(None), further)])
@@ -54,17 +67,21 @@ def unmasked(row: Unmasked, m: Material, base: Base, progress: bool) -> dict[str
         chosen = {name: _best(valid, found) for name, (valid, _) in lms.items()}
     test = logs(m.test, slice(None), [taus[place] for place in chosen.values()])
     sums = Sums(m, base)
-    record: dict[str, Any] = {"base": base_numbers(base, m), "rows": m.store.rows}
+    record: dict[str, Any] = {"base": base_numbers(base, m), "rows": m.store.count}
     for (name, place), votes in zip(chosen.items(), test, strict=True):
         valid_lm, test_lm = lms[name]
         lam = fit_lambda(valid_lm, found[place])
         mixed = mix(test_lm, votes, lam)
         record[name] = {
-            "temperature": taus[place], "lambda": lam, "valid_ppl": perplexity(mix(valid_lm, found[place], lam)),
-            "ppl": or_none(perplexity(mixed)), "alone_ppl": or_none(perplexity(votes)),
-            "oracle": perplexity(oracle(test_lm, votes)), "helping": helping(test_lm, votes),
+            "temperature": taus[place],
+            "lambda": lam,
+            "valid_ppl": perplexity(mix(valid_lm, found[place], lam)),
+            "ppl": or_none(perplexity(mixed)),
+            "alone_ppl": or_none(perplexity(votes)),
+            "oracle": perplexity(oracle(test_lm, votes)),
+            "helping": helping(test_lm, votes),
             "coverage": float(np.isfinite(votes).mean()),
-        }  # fmt: skip
+        }
         sums.add(name, mixed)
     return {**record, "documents": sums.found}
 

@@ -1,8 +1,9 @@
-"""What records are made of: the numbers of a base LM, of a mixture with it, and sums for each document.
+"""What records are made of: the numbers of a base LM, of a mixture with it, and sums for each
+document.
 
-For each document of the test text a record has the sum of log p under the base LM, the calibrated LM and every mixture,
-so that any two rows can be compared by a paired bootstrap without going back to the tokens. Knows nothing of rows.
-"""
+For each document of the test text a record has the sum of log p under the base LM, the calibrated
+LM and every mixture, so that any two rows can be compared by a paired bootstrap without going back
+to the tokens. Knows nothing of rows."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -10,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from knnlm.metrics import perplexity
-from knnlm.mixture import fit_shares, mix_all
+from knnlm.evaluation.metrics import perplexity
+from knnlm.evaluation.mixing import fit_shares, mix_all
 from knnlm.paper.calibrated import Calibration, calibrate, calibrated_logprobs
 from knnlm.paper.workshop import Material, Workshop
 
@@ -29,11 +30,15 @@ class Base(NamedTuple):
 
 
 def base_of(workshop: Workshop, lm: str, step: int | None, stored: NDArray[np.integer]) -> Base:
-    """The LM alone, and calibrated on validation text; `stored` are the tokens of the training text."""
+    """The LM alone, and calibrated on validation text; `stored` are the tokens of the training
+    text."""
     model, both = workshop.model(lm, step).model, workshop.queries(lm, step)
     vocab = both[0].vocab_size
     found = calibrate(model, both[0].key("ffn").all(), both[0].targets, stored, vocab)
-    calibrated = [calibrated_logprobs(model, q.key("ffn").all(), q.targets, stored, vocab, found) for q in both]
+    calibrated = [
+        calibrated_logprobs(model, q.key("ffn").all(), q.targets, stored, vocab, found)
+        for q in both
+    ]
     lms = [q.lm_logprob.astype(np.float64) for q in both]
     return Base(lms[0], lms[1], calibrated[0], calibrated[1], found)
 
@@ -41,12 +46,17 @@ def base_of(workshop: Workshop, lm: str, step: int | None, stored: NDArray[np.in
 def base_numbers(base: Base, m: Material) -> dict[str, Any]:
     """Of the LM alone."""
     return {
-        "tokens": len(base.test), "words": m.test.words, "valid_tokens": len(base.valid),
-        "valid_ppl": perplexity(base.valid), "ppl": perplexity(base.test),
+        "tokens": len(base.test),
+        "words": m.test.words,
+        "valid_tokens": len(base.valid),
+        "valid_ppl": perplexity(base.valid),
+        "ppl": perplexity(base.test),
         "word_ppl": perplexity(base.test, m.test.words),
-        "calibrated_valid_ppl": base.calibration.valid_ppl, "calibrated_ppl": perplexity(base.calibrated_test),
-        "calibrated_temperature": base.calibration.temperature, "calibrated_share": base.calibration.share,
-    }  # fmt: skip
+        "calibrated_valid_ppl": base.calibration.valid_ppl,
+        "calibrated_ppl": perplexity(base.calibrated_test),
+        "calibrated_temperature": base.calibration.temperature,
+        "calibrated_share": base.calibration.share,
+    }
 
 
 class Sums:
@@ -55,9 +65,10 @@ class Sums:
     def __init__(self, m: Material, base: Base) -> None:
         self.documents = m.test.table.columns["document"].all()
         self.found: dict[str, list[float]] = {
-            "tokens": np.bincount(self.documents).tolist(), "base": self.of(base.test),
+            "tokens": np.bincount(self.documents).tolist(),
+            "base": self.of(base.test),
             "calibrated": self.of(base.calibrated_test),
-        }  # fmt: skip
+        }
 
     def add(self, name: str, logprobs: Logs) -> None:
         """Those of a predictor; none where it holds a token impossible, as JSON has no infinity."""
@@ -70,7 +81,8 @@ class Sums:
 
 
 def fitted_mixture(valid: Sequence[Logs], test: Sequence[Logs]) -> tuple[dict[str, Any], Logs]:
-    """Predictors mixed, all weights fitted together on validation text: the record, and log p of the test text."""
+    """Predictors mixed, all weights fitted together on validation text: the record, and log p of
+    the test text."""
     shares = fit_shares(valid)
     mixed = mix_all(test, shares)
     record = {

@@ -1,9 +1,9 @@
 """What a run would do, how long it would take and how much disk it needs; nothing is run.
 
-Work is counted in operations (multiplications and additions) and divided by this machine's speed at multiplying
-matrices, measured for a moment, with one factor for each kind of work that says how far from that speed it runs. The
-factors were measured at the laptop scale on two cores; treat times as good to a factor of two. A machine with GPUs is
-as much faster as its matrix products are (`speed`).
+Work is counted in operations (multiplications and additions) and divided by this machine's speed at
+multiplying matrices, measured for a moment, with one factor for each kind of work that says how far
+from that speed it runs. The factors were measured at the laptop scale on two cores; treat times as
+good to a factor of two. A machine with GPUs is as much faster as its matrix products are (`speed`).
 """
 
 import time
@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from knnlm.learning.clustering import POINTS, ROUNDS
-from knnlm.learning.soft import KEPT
 from knnlm.paper.apprentice import first_of_family
 from knnlm.paper.derive import zero_rows
 from knnlm.paper.recipes.baselines import exactly, paper_arm
@@ -23,11 +21,19 @@ from knnlm.paper.runner import most_neighbours
 from knnlm.paper.scales import Scale
 from knnlm.paper.workshop import Search, search_of
 from knnlm.search.factory import default_factory
+from knnlm.training.clustering import POINTS, ROUNDS
+from knnlm.training.soft_targets import KEPT
 
 # Operations of a matrix product in the time that one operation of this work takes.
 _SLOWER = {
-    "train": 1.6, "build": 1.3, "exact": 1.8, "kmeans": 1.0, "lookup": 45.0, "softmax": 1000.0, "exponential": 60.0,
-}  # fmt: skip
+    "train": 1.6,
+    "build": 1.3,
+    "exact": 1.8,
+    "kmeans": 1.0,
+    "lookup": 45.0,
+    "softmax": 1000.0,
+    "exponential": 60.0,
+}
 _KMEANS_ROUNDS = 25
 _OVERLAP = 2  # windows overlap by half
 _TAUS = 50  # passes over the neighbours for each row, about
@@ -69,15 +75,27 @@ def plan(rows: Iterable[Row], scale: Scale, speed: float | None = None) -> Plan:
     chosen = list(rows)
     speed = speed or matrix_speed()
     searches = most_neighbours(chosen, scale)
-    states = {(s.lm, s.step, s.state if s.state in ("att-raw", "att-earlier") else "") for s in searches}
+    states = {
+        (s.lm, s.step, s.state if s.state in ("att-raw", "att-earlier") else "") for s in searches
+    }
     states |= {(*row.lm, "") for row in chosen if not isinstance(row, Reach)}
     ordered = sorted(states, key=lambda what: (what[0], what[1] or 0, what[2]))
-    further = sorted({lm for row in chosen for lm in lms_of(row)} - {(lm, step) for lm, step, _ in ordered},
-                     key=lambda what: (what[0], what[1] or 0))  # fmt: skip
+    further = sorted(
+        {lm for row in chosen for lm in lms_of(row)} - {(lm, step) for lm, step, _ in ordered},
+        key=lambda what: (what[0], what[1] or 0),
+    )
     names = [*(lm for lm, _, _ in ordered), *(lm for lm, _ in further)]
-    read = [lm for lm in further if any(lm in lms_of(row) for row in chosen if not isinstance(row, Reach))]
-    steps = [*_lms(names, scale), *_stores(ordered, scale),
-             *_texts(read, scale), *_derived(searches, scale)]  # fmt: skip
+    read = [
+        lm
+        for lm in further
+        if any(lm in lms_of(row) for row in chosen if not isinstance(row, Reach))
+    ]
+    steps = [
+        *_lms(names, scale),
+        *_stores(ordered, scale),
+        *_texts(read, scale),
+        *_derived(searches, scale),
+    ]
     for search, k in searches.items():
         if search.mask == "faiss":
             steps.append(_index(search, scale))
@@ -113,9 +131,17 @@ def _lms(names: Iterable[str], scale: Scale) -> list[Step]:
         blocks, embedding = _parameters(scale, name)
         tokens = p.steps * p.batch * p.context
         size = 4 * (blocks + (1 + p.embeddings) * embedding)
-        kept = size * (5 + 2 * len(p.keep))  # weights, best, last with two moments, and each checkpoint twice
-        found.append(Step("train", f"{name}: {p.steps:,} updates of {p.batch} × {p.context} tokens",
-                          _SLOWER["train"] * 6 * (blocks + p.embeddings * embedding) * tokens, kept))  # fmt: skip
+        kept = size * (
+            5 + 2 * len(p.keep)
+        )  # weights, best, last with two moments, and each checkpoint twice
+        found.append(
+            Step(
+                "train",
+                f"{name}: {p.steps:,} updates of {p.batch} × {p.context} tokens",
+                _SLOWER["train"] * 6 * (blocks + p.embeddings * embedding) * tokens,
+                kept,
+            )
+        )
     return found
 
 
@@ -125,11 +151,21 @@ def _stores(wanted: Iterable[tuple[str, int | None, str]], scale: Scale) -> list
     for lm, step, other in wanted:
         rows = sum(scale.sizes)
         keys = 1 if other else 2
-        name = lm + (f" at update {step:,}" if step is not None else "") + (f", {other}" if other else "")
+        name = (
+            lm
+            + (f" at update {step:,}" if step is not None else "")
+            + (f", {other}" if other else "")
+        )
         width = scale.shape(lm).width
         blocks, _ = _parameters(scale, lm)
-        found.append(Step("build", f"{name}: {rows:,} rows of {width}",
-                          _SLOWER["build"] * 2 * _OVERLAP * blocks * rows, rows * (2 * keys * width + 12)))  # fmt: skip
+        found.append(
+            Step(
+                "build",
+                f"{name}: {rows:,} rows of {width}",
+                _SLOWER["build"] * 2 * _OVERLAP * blocks * rows,
+                rows * (2 * keys * width + 12),
+            )
+        )
     return found
 
 
@@ -140,7 +176,14 @@ def _texts(wanted: Iterable[tuple[str, int | None]], scale: Scale) -> list[Step]
         rows, width = scale.sizes.valid + scale.sizes.test, scale.shape(lm).width
         name = lm + (f" at update {step:,}" if step is not None else "")
         work = _SLOWER["build"] * 2 * _OVERLAP * _parameters(scale, lm)[0] * rows
-        found.append(Step("build", f"{name}: {rows:,} rows of {width}, no store", work, rows * (4 * width + 12)))
+        found.append(
+            Step(
+                "build",
+                f"{name}: {rows:,} rows of {width}, no store",
+                work,
+                rows * (4 * width + 12),
+            )
+        )
     return found
 
 
@@ -170,7 +213,12 @@ def _index(search: Search, scale: Scale) -> Step:
     factory = search.factory or default_factory(rows, width)
     lists, code = _factory_numbers(factory, width)
     trained = min(rows, max(1 << 16, 256 * lists))
-    work = _SLOWER["kmeans"] * 2 * width * (_KMEANS_ROUNDS * trained * (lists + 256) + rows * (lists + 256))
+    work = (
+        _SLOWER["kmeans"]
+        * 2
+        * width
+        * (_KMEANS_ROUNDS * trained * (lists + 256) + rows * (lists + 256))
+    )
     name = f"{search.lm} {search.state} {search.metric}: {factory}, {rows:,} rows"
     return Step("index", name, work, rows * (code + 8))
 
@@ -201,7 +249,8 @@ def _factory_numbers(factory: str, width: int) -> tuple[int, int]:
 
 
 def _learning(rows: Sequence[Row], scale: Scale) -> list[Step]:
-    """Each substitute once, and once more for every other learning rate that is tried on the first of its family."""
+    """Each substitute once, and once more for every other learning rate that is tried on the first
+    of its family."""
     wanted = dict.fromkeys(
         part
         for row in rows
@@ -211,16 +260,29 @@ def _learning(rows: Sequence[Row], scale: Scale) -> list[Step]:
     found = [_learned(row, scale, 1) for row in wanted]
     others = len(scale.learning.rates)  # one beyond them, as a rule
     pilots = dict.fromkeys(first_of_family(row, scale) for row in wanted if row.fitted)
-    found += [_learned(row, scale, others)._replace(what=f"{row.name}: {others} other rates") for row in pilots]
+    found += [
+        _learned(row, scale, others)._replace(what=f"{row.name}: {others} other rates")
+        for row in pilots
+    ]
     teachers = {row.lm for row in wanted if row.soft}
-    if any(scale.other(lm) is None and scale.lm(lm).teacher == "knn-lm" for row in rows for lm, _ in lms_of(row)):
+    if any(
+        scale.other(lm) is None and scale.lm(lm).teacher == "knn-lm"
+        for row in rows
+        for lm, _ in lms_of(row)
+    ):
         teachers.add(("main", None))
     for lm in sorted(teachers, key=str):
         arm = replace(exactly(paper_arm(scale, lm[0])), step=lm[1])
         teacher = _search(search_of(arm), arm.k, scale)
         times = scale.sizes.train / (scale.sizes.valid + scale.sizes.test)
-        found.append(Step("search", f"{lm[0]}: neighbours of all {scale.sizes.train:,} stored rows in other documents",
-                          teacher.seconds * times, scale.sizes.train * 6 * KEPT))  # fmt: skip
+        found.append(
+            Step(
+                "search",
+                f"{lm[0]}: neighbours of all {scale.sizes.train:,} stored rows in other documents",
+                teacher.seconds * times,
+                scale.sizes.train * 6 * KEPT,
+            )
+        )
     return found
 
 
@@ -241,7 +303,8 @@ def _learned(row: Learned, scale: Scale, times: int) -> Step:
 
 
 def _reach(row: Reach, scale: Scale) -> Step:
-    """All words against all others, in fp64, until each was found reachable; programmes for a few are not counted."""
+    """All words against all others, in fp64, until each was found reachable; programmes for a few
+    are not counted."""
     shape = scale.shape(row.of)
     work = _REACH_ROUNDS * 2 * 2 * shape.vocab_size**2 * shape.width
     return Step("reach", f"{row.of}: {shape.vocab_size:,} words of {shape.width}", work, 0)
@@ -250,7 +313,9 @@ def _reach(row: Reach, scale: Scale) -> Step:
 def _unmasked(row: Unmasked, scale: Scale) -> Step:
     """All scores of both texts, and their exponentials at every τ that is looked at closely."""
     rows, queries = scale.sizes.train, scale.sizes.valid + scale.sizes.test
-    work = queries * rows * (2 * scale.shape(row.of).width + _SLOWER["exponential"] * _TAUS_UNMASKED)
+    work = (
+        queries * rows * (2 * scale.shape(row.of).width + _SLOWER["exponential"] * _TAUS_UNMASKED)
+    )
     return Step("unmasked", f"{row.name}: {queries:,} tokens, {rows:,} rows", work, 0)
 
 
@@ -260,6 +325,14 @@ def _measuring(rows: Iterable[Row], scale: Scale) -> Step:
     work = queries * sum(
         _SLOWER["softmax"] * (_TEMPERATURES if isinstance(row, Temperatures) else _TAUS) * k
         for row in chosen
-        for k in (*(arm.k for arm in row.arms), *((row.k,) if isinstance(row, Listed) and not row.arms else ()))
+        for k in (
+            *(arm.k for arm in row.arms),
+            *((row.k,) if isinstance(row, Listed) and not row.arms else ()),
+        )
     )
-    return Step("measure", f"{len(chosen)} rows: τ and λ, perplexities, intervals", work, 8_000 * len(chosen))
+    return Step(
+        "measure",
+        f"{len(chosen)} rows: τ and λ, perplexities, intervals",
+        work,
+        8_000 * len(chosen),
+    )

@@ -1,18 +1,18 @@
-"""What one measurement is, as data: every symbol of the equation has a value, and a name follows from them.
+"""What one measurement is, as data: every symbol of the equation has a value, and a name follows
+from them.
 
     P = (1-λ)·softmax(W_sm·h_sm) + λ·M·softmax(mask-to-k(W_ds ⊗ h_ds)/τ)
 
-An Arm fixes the base LM (`lm`, `step`), h_ds (`state`), W_ds (`fraction`, `draw`, `zeros`, `width`), ⊗ (`metric`),
-mask-to-k (`mask`, `k`, `factory`, `nprobe`) and the scores inside the softmax (`score`). λ and τ are not part of it:
-each arm is measured at τ = 1, as the paper's code fixes it, at the best τ of the paper's own arm, and at its own best
-τ, λ fitted each time.
-"""
+An Arm fixes the base LM (`lm`, `step`), h_ds (`state`), W_ds (`fraction`, `draw`, `zeros`,
+`width`), ⊗ (`metric`), mask-to-k (`mask`, `k`, `factory`, `nprobe`) and the scores inside the
+softmax (`score`). λ and τ are not part of it: each arm is measured at τ = 1, as the paper's code
+fixes it, at the best τ of the paper's own arm, and at its own best τ, λ fitted each time."""
 
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from knnlm.learning.substitutes import Kind
 from knnlm.similarity import Metric
+from knnlm.training.initial import Kind
 
 State = Literal["att", "ffn", "ffn-normed", "att-raw", "att-earlier"]
 Mask = Literal["exact", "faiss"]
@@ -28,14 +28,15 @@ class Arm:
     step: int | None = None
     """An update of the LM's training at which it was kept; None is the best on validation."""
     state: State = "att"
-    """`att`, `ffn`; `ffn-normed`: LayerNorm of ffn without gain or bias; `att-raw`: att before its LayerNorm;
-    `att-earlier`: att of the block before the last."""
+    """`att`, `ffn`; `ffn-normed`: LayerNorm of ffn without gain or bias; `att-raw`: att before its
+    LayerNorm; `att-earlier`: att of the block before the last."""
     metric: Metric = "l2"
     mask: Mask = "faiss"
     score: Scoring = "faiss"
-    """`real`: similarities to the stored states in fp32; `faiss`: to the states as the index decodes them; `half`:
-    real, in fp16 as the paper's code recomputes them (F6); `flipped`: FAISS's L2 distances taken for similarities, the
-    sign of the ffn-IP row if it was run as committed (F4)."""
+    """`real`: similarities to the stored states in fp32; `faiss`: to the states as the index
+    decodes them; `half`: real, in fp16 as the paper's code recomputes them (F6); `flipped`: FAISS's
+    L2 distances taken for similarities, the sign of the ffn-IP row if it was run as committed
+    (F4)."""
     k: int = 1024
     factory: str | None = None
     nprobe: int = 32
@@ -49,11 +50,14 @@ class Arm:
 
     def __post_init__(self) -> None:
         if self.zeros and (self.score == "half" or (self.mask, self.score) == ("exact", "faiss")):
-            raise ValueError(f"score {self.score} is not known for zero rows with an {self.mask} mask")
+            raise ValueError(
+                f"score {self.score} is not known for zero rows with an {self.mask} mask"
+            )
 
     @property
     def name(self) -> str:
-        """What the arm is, for people and file names: the choices every arm has, then what is unusual about it."""
+        """What the arm is, for people and file names: the choices every arm has, then what is
+        unusual about it."""
         always = ("lm", "state", "metric", "mask", "score")
         return "_".join([*(str(getattr(self, name)) for name in always), *_unusual(self, always)])
 
@@ -92,24 +96,28 @@ class Evaluate(OfArm):
 
 @dataclass(frozen=True)
 class Temperatures(OfArm):
-    """Perplexity of an arm over the paper's grid of τ and as far beyond as its optimum lies, λ refitted at each."""
+    """Perplexity of an arm over the paper's grid of τ and as far beyond as its optimum lies, λ
+    refitted at each."""
 
 
 @dataclass(frozen=True)
 class Counts(OfArm):
-    """Perplexity of an arm for several k, each at τ = 1 and at its own τ; the arm's own k is the largest."""
+    """Perplexity of an arm for several k, each at τ = 1 and at its own τ; the arm's own k is the
+    largest."""
 
     ks: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Location(OfArm):
-    """Whether the LM's loss and what the arm gains depend on the place in the window and in the document."""
+    """Whether the LM's loss and what the arm gains depend on the place in the window and in the
+    document."""
 
 
 @dataclass(frozen=True)
 class Words:
-    """Word by word, how much more often one arm helps than another, beside what kind of word it is."""
+    """Word by word, how much more often one arm helps than another, beside what kind of word it
+    is."""
 
     exact: Arm
     approximate: Arm
@@ -134,15 +142,16 @@ class Words:
 
 @dataclass(frozen=True, kw_only=True)
 class Learned:
-    """Something learned from the rows of the store in the place of the neighbours (learning/substitutes.py)."""
+    """Something learned from the rows of the store in the place of the neighbours
+    (learning/substitutes.py)."""
 
     of: str = "main"
     step: int | None = None
     state: Literal["att", "ffn", "both"] = "att"
     kind: Kind = "embeddings"
     size: float = 1
-    """n embeddings a word, R softmaxes, the inner width of a network; of clusters, how many for each word, which may be
-    a fraction."""
+    """n embeddings a word, R softmaxes, the inner width of a network; of clusters, how many for
+    each word, which may be a fraction."""
     metric: Metric = "ip"
     sizing: Sizing = "equal"
     """Which words have how many of the nV embeddings."""
@@ -184,7 +193,10 @@ class Combined:
     neighbours: tuple[Arm, ...] = ()
 
     def __post_init__(self) -> None:
-        if len({part.lm for part in self.parts} | {(arm.lm, arm.step) for arm in self.neighbours}) != 1:
+        if (
+            len({part.lm for part in self.parts} | {(arm.lm, arm.step) for arm in self.neighbours})
+            != 1
+        ):
             raise ValueError("what is combined must be of one LM")
 
     @property
@@ -208,7 +220,8 @@ class Combined:
 
 @dataclass(frozen=True, kw_only=True)
 class Listed:
-    """A list of words in the place of neighbours, scored by the LM or by their output embeddings (listed.py)."""
+    """A list of words in the place of neighbours, scored by the LM or by their output embeddings
+    (listed.py)."""
 
     of: str = "main"
     retrieved: Arm | None = None
@@ -216,7 +229,8 @@ class Listed:
     k: int
     """How many words, or neighbours."""
     score: Literal["logits", "distance"] = "logits"
-    """`logits`: the LM's own; `distance`: -‖W_sm[w] - h‖², h the state by which the arm retrieves."""
+    """`logits`: the LM's own; `distance`: -‖W_sm[w] - h‖², h the state by which the arm
+    retrieves."""
     duplicates: bool = True
     """Whether a word counts as often as it was retrieved."""
 
@@ -279,7 +293,8 @@ class Reach(OfLM):
 
 @dataclass(frozen=True)
 class Ensemble:
-    """The main LM mixed with further LMs, and with neighbours of its own, all weights fitted together."""
+    """The main LM mixed with further LMs, and with neighbours of its own, all weights fitted
+    together."""
 
     others: tuple[tuple[str, int | None], ...] = ()
     """(LM, update) pairs."""
@@ -303,7 +318,19 @@ class Ensemble:
         return ("main", None)
 
 
-Row = Evaluate | Temperatures | Counts | Location | Words | Learned | Combined | Listed | Reach | Ensemble | Unmasked
+Row = (
+    Evaluate
+    | Temperatures
+    | Counts
+    | Location
+    | Words
+    | Learned
+    | Combined
+    | Listed
+    | Reach
+    | Ensemble
+    | Unmasked
+)
 
 
 def lms_of(row: Row) -> tuple[tuple[str, int | None], ...]:
@@ -318,8 +345,8 @@ class Recipe:
     name: str
     title: str
     labels: tuple[str, ...]
-    """The paper's \\label of each table, figure and appendix that this covers, or the number of an appendix that has
-    none; nothing where the paper has no such experiment."""
+    """The paper's \\label of each table, figure and appendix that this covers, or the number of an
+    appendix that has none; nothing where the paper has no such experiment."""
     rows: tuple[Row, ...]
 
 

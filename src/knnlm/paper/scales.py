@@ -1,8 +1,9 @@
-"""How large a reproduction is: texts, base LMs, and the points of every sweep. Numbers only; nothing runs here.
+"""How large a reproduction is: texts, base LMs, and the points of every sweep. Numbers only;
+nothing runs here.
 
-`sizes` are the rows that the texts give, known beforehand so that a plan needs neither text nor model; a run measures
-its own. The paper scale has the constants of the paper's code (field notes F1 to F7, 1.2).
-"""
+`sizes` are the rows that the texts give, known beforehand so that a plan needs neither text nor
+model; a run measures its own. The paper scale has the constants of the paper's code (field notes F1
+to F7, 1.2)."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -10,10 +11,10 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from knnlm.errors import UsageError, unknown
-from knnlm.lm.documents import Document, HubDataset, Source, Split, articles, local_text
-from knnlm.lm.embedded import Embedded
-from knnlm.lm.portions import Beginning, Excerpts
-from knnlm.lm.presets import DEMO, LAPTOP, PAPER, SMOKE, Preset
+from knnlm.models.presets import DEMO, LAPTOP, PAPER, SMOKE, Preset
+from knnlm.text.documents import Document, HubDataset, Source, Split, articles, local_text
+from knnlm.text.portions import Excerpts, FirstDocuments
+from knnlm.text.python_docs import PythonDocs
 
 
 @dataclass(frozen=True)
@@ -26,17 +27,23 @@ class BaseLM:
     begin: str | None = None
     """The LM whose weights it begins with."""
     teacher: Literal["lm", "knn-lm"] | None = None
-    """What it learns from in the place of the next tokens: what `main` says of them, with or without neighbours."""
+    """What it learns from in the place of the next tokens: what `main` says of them, with or
+    without neighbours."""
 
     def describe(self) -> dict[str, Any]:
         """All that its training depends on beside the text; what is as usual leaves no trace."""
         unusual = {"begin": self.begin, "teacher": self.teacher}
-        return {"preset": self.preset.settings(), "seed": self.seed, **{k: v for k, v in unusual.items() if v}}
+        return {
+            "preset": self.preset.settings(),
+            "seed": self.seed,
+            **{k: v for k, v in unusual.items() if v},
+        }
 
 
 @dataclass(frozen=True)
 class OtherLM:
-    """A base LM that exists already: a folder, a hub name or a GGUF file. Its shape is for plans; 0 is unknown."""
+    """A base LM that exists already: a folder, a hub name or a GGUF file. Its shape is for plans; 0
+    is unknown."""
 
     name: str
     source: str
@@ -72,11 +79,12 @@ class Learning:
     seeds_of_largest: int
     """The same for the largest n, which takes as long as the others together."""
     rates: tuple[float, ...]
-    """Learning rates, of which the best on validation is used; where it is the lowest or the highest, the next beyond
-    is tried too."""
+    """Learning rates, of which the best on validation is used; where it is the lowest or the
+    highest, the next beyond is tried too."""
     epochs: int
     adaptive: int
-    """n of the sizes that follow frequency or loss, and of the larger of the two interpolated losses."""
+    """n of the sizes that follow frequency or loss, and of the larger of the two interpolated
+    losses."""
     views: tuple[int, ...]
     """R: softmaxes of a mixture."""
     clusters: tuple[int, ...]
@@ -113,8 +121,8 @@ class Scale:
     eval_characters: int | None
     """Characters used of each training, and of each validation and test document; None is all."""
     eval_rows: int | None
-    """Tokens of the validation and of the test text that are searched for, drawn at random; None is all. Each has all
-    the context that its text gives it."""
+    """Tokens of the validation and of the test text that are searched for, drawn at random; None is
+    all. Each has all the context that its text gives it."""
     sizes: Sizes
     lms: tuple[BaseLM, ...]
     seeds: tuple[str, ...]
@@ -137,7 +145,8 @@ class Scale:
     learning: Learning
     ruled_out: RuledOut
     factory: str | None = None
-    """The index of the paper's arm; None is the default for the number of rows, the paper's where that is large."""
+    """The index of the paper's arm; None is the default for the number of rows, the paper's where
+    that is large."""
     others: tuple[OtherLM, ...] = ()
     """Further LMs of appendix A."""
     least: int = 10
@@ -169,23 +178,29 @@ def _variants(
     memorised: tuple[int, ...],
     far: int | None = None,
 ) -> tuple[BaseLM, ...]:
-    """`main`, one LM for each other width, one without dropout kept at the updates `free`, further seeds, one without
-    dropout trained for `far` updates, long after its best; LMs with two and three embeddings a word, one that goes on
-    from `main` without dropout for `memorised` updates, and two that learn from it."""
+    """`main`, one LM for each other width, one without dropout kept at the updates `free`, further
+    seeds, one without dropout trained for `far` updates, long after its best; LMs with two and
+    three embeddings a word, one that goes on from `main` without dropout for `memorised` updates,
+    and two that learn from it."""
 
     def without_dropout(name: str, keep: tuple[int, ...]) -> BaseLM:
         free = replace(base, dropout=0.0, attention_dropout=0.0)
         return BaseLM(name, replace(free, name=f"{base.name}-{name}", steps=keep[-1], keep=keep))
 
     def memorising() -> BaseLM:
-        """Goes on from `main` without decay, at a quarter of its highest rate: at all of it, it would first become
-        another LM; at a tenth, with which `main` ended, it would not memorise within as many updates."""
+        """Goes on from `main` without decay, at a quarter of its highest rate: at all of it, it
+        would first become another LM; at a tenth, with which `main` ended, it would not memorise
+        within as many updates."""
         lm = without_dropout("memorised", memorised)
         preset = replace(lm.preset, lr=base.lr / 4, warmup=0, weight_decay=0.0)
         return replace(lm, preset=preset, begin="main")
 
     def widened(rows: int) -> BaseLM:
-        return BaseLM(f"{rows}V", replace(base, name=f"{base.name}-{rows}V", embeddings=rows, keep=()), seed=rows)
+        return BaseLM(
+            f"{rows}V",
+            replace(base, name=f"{base.name}-{rows}V", embeddings=rows, keep=()),
+            seed=rows,
+        )
 
     resized = [replace(base, name=f"{base.name}-width-{w}", width=w) for w in widths]
     return (
@@ -208,42 +223,99 @@ _SMOKE = replace(SMOKE, keep=(20, 40))
 _DEMO = replace(DEMO, keep=(100, 400))
 
 SMOKE_SCALE = Scale(
-    name="smoke", text="embedded", documents=None, train_characters=40, eval_characters=200, eval_rows=400,
-    sizes=Sizes(16_000, 1_000, 1_000), lms=_variants(_SMOKE, (16,), 2, (20, 40), (20, 40)), seeds=("main", "seed-1"),
-    widths=("width-16", "main"), checkpoints=(("main", 20), ("no-dropout", 40)), k=64, ks=(1, 8, 64),
-    fractions=(0.25, 1.0), draws=2, small=0.25, zeros=(0.26,), factories=(("IVF32,Flat", 4), ("PQ8x4np", 1)),
-    components=(16,), factory="IVF32,PQ8x4np", least=3,
+    name="smoke",
+    text="embedded",
+    documents=None,
+    train_characters=40,
+    eval_characters=200,
+    eval_rows=400,
+    sizes=Sizes(16_000, 1_000, 1_000),
+    lms=_variants(_SMOKE, (16,), 2, (20, 40), (20, 40)),
+    seeds=("main", "seed-1"),
+    widths=("width-16", "main"),
+    checkpoints=(("main", 20), ("no-dropout", 40)),
+    k=64,
+    ks=(1, 8, 64),
+    fractions=(0.25, 1.0),
+    draws=2,
+    small=0.25,
+    zeros=(0.26,),
+    factories=(("IVF32,Flat", 4), ("PQ8x4np", 1)),
+    components=(16,),
+    factory="IVF32,PQ8x4np",
+    least=3,
     learning=Learning(
-        sizes=(1, 2), seeds=2, seeds_of_largest=2, rates=(1e-2, 3e-2), epochs=1, adaptive=2, views=(2,),
-        clusters=(1,), networks=(8,), soft=(0.5,), fewer=(0.25,),
+        sizes=(1, 2),
+        seeds=2,
+        seeds_of_largest=2,
+        rates=(1e-2, 3e-2),
+        epochs=1,
+        adaptive=2,
+        views=(2,),
+        clusters=(1,),
+        networks=(8,),
+        soft=(0.5,),
+        fewer=(0.25,),
     ),
     ruled_out=RuledOut(lists=(8, 64), ensemble=("seed-1", "2V", "3V")),
-)  # fmt: skip
+)
 DEMO_SCALE = Scale(
-    name="demo", text="embedded", documents=None, train_characters=10_000, eval_characters=2_000, eval_rows=None,
-    sizes=Sizes(413_000, 4_000, 4_600), lms=_variants(_DEMO, (64, 32), 2, (100, 400), (100, 400)),
-    seeds=("main", "seed-1"), widths=("width-32", "width-64", "main"),
-    checkpoints=(("main", 100), ("no-dropout", 400)), k=1024, ks=(1, 4, 16, 64, 256, 1024, 4096),
-    fractions=(0.05, 0.25, 0.5, 1.0), draws=2, small=0.05, zeros=(0.26,),
-    factories=(("IVF512,Flat", 1), ("IVF512,Flat", 32), ("IVF512,PQ8np", 512)), components=(64,),
+    name="demo",
+    text="embedded",
+    documents=None,
+    train_characters=10_000,
+    eval_characters=2_000,
+    eval_rows=None,
+    sizes=Sizes(413_000, 4_000, 4_600),
+    lms=_variants(_DEMO, (64, 32), 2, (100, 400), (100, 400)),
+    seeds=("main", "seed-1"),
+    widths=("width-32", "width-64", "main"),
+    checkpoints=(("main", 100), ("no-dropout", 400)),
+    k=1024,
+    ks=(1, 4, 16, 64, 256, 1024, 4096),
+    fractions=(0.05, 0.25, 0.5, 1.0),
+    draws=2,
+    small=0.05,
+    zeros=(0.26,),
+    factories=(("IVF512,Flat", 1), ("IVF512,Flat", 32), ("IVF512,PQ8np", 512)),
+    components=(64,),
     learning=Learning(
-        sizes=(1, 2, 3), seeds=2, seeds_of_largest=2, rates=(1e-4, 3e-4), epochs=3, adaptive=3, views=(2,),
-        clusters=(2,), networks=(256,), soft=(0.5,), fewer=(0.125, 1),
+        sizes=(1, 2, 3),
+        seeds=2,
+        seeds_of_largest=2,
+        rates=(1e-4, 3e-4),
+        epochs=3,
+        adaptive=3,
+        views=(2,),
+        clusters=(2,),
+        networks=(256,),
+        soft=(0.5,),
+        fewer=(0.125, 1),
     ),
     ruled_out=RuledOut(lists=_LISTS, ensemble=("seed-1", "2V", "3V")),
-)  # fmt: skip
+)
 LAPTOP_SCALE = Scale(
-    name="laptop", text="wikitext-2", documents=60, train_characters=None, eval_characters=6_000, eval_rows=10_000,
+    name="laptop",
+    text="wikitext-2",
+    documents=60,
+    train_characters=None,
+    eval_characters=6_000,
+    eval_rows=10_000,
     sizes=Sizes(304_391, 10_000, 10_000),
     lms=_variants(LAPTOP, (128, 64, 384), 2, (200, 400, 800), (300, 1000, 3000), 2000),
-    seeds=("main", "seed-1"), widths=("width-64", "width-128", "main", "width-384"),
+    seeds=("main", "seed-1"),
+    widths=("width-64", "width-128", "main", "width-384"),
     checkpoints=(
         *(("main", step) for step in (100, 400, 800)),
         *(("no-dropout", step) for step in (200, 400, 800)),
         ("overfitted", 2000),
     ),
-    k=1024, ks=(1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096),
-    fractions=(0.05, 0.1, 0.25, 0.5, 0.75, 1.0), draws=3, small=0.05, zeros=(0.05, 0.26, 0.5),
+    k=1024,
+    ks=(1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096),
+    fractions=(0.05, 0.1, 0.25, 0.5, 0.75, 1.0),
+    draws=3,
+    small=0.05,
+    zeros=(0.05, 0.26, 0.5),
     factories=(
         *(("IVF512,Flat", nprobe) for nprobe in (1, 4, 16)),
         *((f"PQ{size}np", 1) for size in (8, 16, 32, 64)),
@@ -251,36 +323,75 @@ LAPTOP_SCALE = Scale(
     ),
     components=(128, 64),
     learning=Learning(
-        sizes=(1, 2, 3, 9), seeds=3, seeds_of_largest=1, rates=(1e-4, 3e-4), epochs=3, adaptive=3, views=(2, 3),
-        clusters=(2, 3, 6), networks=(256, 1024), soft=(0.5, 1.0), fewer=(0.125, 0.25, 0.5, 1),
+        sizes=(1, 2, 3, 9),
+        seeds=3,
+        seeds_of_largest=1,
+        rates=(1e-4, 3e-4),
+        epochs=3,
+        adaptive=3,
+        views=(2, 3),
+        clusters=(2, 3, 6),
+        networks=(256, 1024),
+        soft=(0.5, 1.0),
+        fewer=(0.125, 0.25, 0.5, 1),
     ),
     ruled_out=RuledOut(lists=_LISTS, ensemble=("seed-1", "2V", "3V")),
-)  # fmt: skip
+)
 # Appendix A's models, fine-tuned on WikiText-103 as its numbers are (F3).
 _GPT2 = tuple(
     OtherLM(name, f"neulab/{name}-finetuned-wikitext103", layers, width, 50_257)
     for name, layers, width in (
-        ("distilgpt2", 6, 768), ("gpt2", 12, 768), ("gpt2-medium", 24, 1024), ("gpt2-large", 36, 1280),
+        ("distilgpt2", 6, 768),
+        ("gpt2", 12, 768),
+        ("gpt2-medium", 24, 1024),
+        ("gpt2-large", 36, 1280),
     )
-)  # fmt: skip
-# 112,735,284 BPE tokens; validation and test are 217,646 and 245,569 words at 1.092 tokens a word (F1, F3).
+)
+# 112,735,284 BPE tokens; validation and test are 217,646 and 245,569 words at 1.092 tokens a word
+# (F1, F3).
 PAPER_SCALE = Scale(
-    name="paper", text="wikitext-103", documents=None, train_characters=None, eval_characters=None, eval_rows=None,
+    name="paper",
+    text="wikitext-103",
+    documents=None,
+    train_characters=None,
+    eval_characters=None,
+    eval_rows=None,
     sizes=Sizes(112_735_284, 237_669, 268_161),
     # the memorising LM goes on for 92 and 129 epochs of 12,233 updates (tab:overfit)
-    lms=_variants(replace(PAPER, keep=(20_000, 100_000)), (512, 256), 2, (20_000, 100_000), (1_126_000, 1_578_000)),
+    lms=_variants(
+        replace(PAPER, keep=(20_000, 100_000)),
+        (512, 256),
+        2,
+        (20_000, 100_000),
+        (1_126_000, 1_578_000),
+    ),
     seeds=("main", "seed-1"),
     widths=("width-256", "width-512", "main"),
     checkpoints=(("main", 20_000), ("main", 100_000), ("no-dropout", 100_000)),
-    k=1024, ks=(1, 4, 16, 64, 256, 1024, 4096), fractions=(0.05, *_TENTHS, 1.0), draws=1, small=0.05,
-    zeros=(0.05, 0.26, 0.5), factories=(("IVF4096,PQ64np", 8), ("IVF4096,PQ64np", 1024), ("IVF4096,PQ32np", 32)),
-    components=(512,), others=_GPT2,
+    k=1024,
+    ks=(1, 4, 16, 64, 256, 1024, 4096),
+    fractions=(0.05, *_TENTHS, 1.0),
+    draws=1,
+    small=0.05,
+    zeros=(0.05, 0.26, 0.5),
+    factories=(("IVF4096,PQ64np", 8), ("IVF4096,PQ64np", 1024), ("IVF4096,PQ32np", 32)),
+    components=(512,),
+    others=_GPT2,
     learning=Learning(
-        sizes=tuple(range(1, 10)), seeds=3, seeds_of_largest=3, rates=(1e-4, 3e-4), epochs=3, adaptive=3,
-        views=(2, 3, 4, 5), clusters=(2, 3), networks=(1024, 4096), soft=(0.5, 1.0), fewer=(0.125, 0.25, 0.5, 1),
+        sizes=tuple(range(1, 10)),
+        seeds=3,
+        seeds_of_largest=3,
+        rates=(1e-4, 3e-4),
+        epochs=3,
+        adaptive=3,
+        views=(2, 3, 4, 5),
+        clusters=(2, 3),
+        networks=(1024, 4096),
+        soft=(0.5, 1.0),
+        fewer=(0.125, 0.25, 0.5, 1),
     ),
     ruled_out=RuledOut(lists=_LISTS, ensemble=("seed-1", "2V", "3V")),
-)  # fmt: skip
+)
 
 SCALES = {s.name: s for s in (SMOKE_SCALE, DEMO_SCALE, LAPTOP_SCALE, PAPER_SCALE)}
 
@@ -301,7 +412,9 @@ def with_models(scale: Scale, sources: Sequence[str]) -> Scale:
         if name in taken or name in named:
             raise UsageError(f"the name '{name}' of --model {source} is taken: rename its folder")
         named[name] = source
-    return replace(scale, others=(*scale.others, *(OtherLM(name, source) for name, source in named.items())))
+    return replace(
+        scale, others=(*scale.others, *(OtherLM(name, source) for name, source in named.items()))
+    )
 
 
 @dataclass(frozen=True)
@@ -320,7 +433,8 @@ class HubArticles:
 
 
 class Texts(NamedTuple):
-    """What is stored, what is tuned on, what is reported on; and what stops the training of the LM."""
+    """What is stored, what is tuned on, what is reported on; and what stops the training of the
+    LM."""
 
     train: Source
     valid: Source
@@ -333,14 +447,14 @@ def texts(scale: Scale, data: Path | None) -> Texts:
 
     def whole(split: Split) -> Source:
         if scale.text == "embedded":
-            return Embedded(split)
+            return PythonDocs(split)
         if data is not None:
             return local_text([data], split)
         return HubArticles(HubDataset("Salesforce/wikitext", f"{scale.text}-v1", split))
 
     train: Source = whole("train")
     if scale.documents is not None:
-        train = Beginning(train, scale.documents)
+        train = FirstDocuments(train, scale.documents)
     return Texts(
         _cut(train, scale.train_characters),
         _cut(whole("valid"), scale.eval_characters),

@@ -1,10 +1,10 @@
-"""Other scores for neighbours that were found already, and the neighbours that zero rows would add. No search here.
+"""Other scores for neighbours that were found already, and the neighbours that zero rows would add.
+No search here.
 
 decoded    real mask, FAISS score: similarity to the rows as an index decodes them (Table 3's missing arm)
 half       real scores in fp16, as the paper's code recomputes them (F6)
 flipped    an L2 index's distances taken for similarities (F4)
-with_zeros what exact search returns when all-zero rows lie among the others (F1)
-"""
+with_zeros what exact search returns when all-zero rows lie among the others (F1)"""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knnlm.components.knn import NeighborBlocks
+from knnlm.datastore.table import Column
 from knnlm.search.index import Index
 from knnlm.search.neighbors import Neighbors, in_order, merge
 from knnlm.similarity import Metric, rescore, score_rows
-from knnlm.states.table import Column
 
 _BLOCK = 1 << 10
 
@@ -42,7 +42,9 @@ def decoded(found: NeighborBlocks, queries: Column, index: Index) -> Held:
     faiss.omp_set_num_threads(1)  # rescoring uses all cores itself
     try:
         rows = _Decoded(index)
-        return _changed(found, lambda near, at: rescore(index.metric, queries.read(*at), near.ids, rows))
+        return _changed(
+            found, lambda near, at: rescore(index.metric, queries.read(*at), near.ids, rows)
+        )
     finally:
         faiss.omp_set_num_threads(threads)
 
@@ -53,7 +55,9 @@ def half(found: NeighborBlocks, queries: Column, column: Column, metric: Metric)
     def score(near: Neighbors, at: tuple[int, int]) -> NDArray[np.float32]:
         asked = queries.read(*at).astype(np.float16)
         scores = np.empty(near.ids.shape, np.float32)
-        for place, ids in enumerate(near.ids):  # one query at a time: its rows fit the processor's cache
+        for place, ids in enumerate(
+            near.ids
+        ):  # one query at a time: its rows fit the processor's cache
             rows = column.gather(np.maximum(ids, 0)).astype(np.float16)
             terms = rows * asked[place] if metric == "ip" else (rows - asked[place]) ** 2
             total = terms.sum(axis=1, dtype=np.float32).astype(np.float16).astype(np.float32)
@@ -65,11 +69,16 @@ def half(found: NeighborBlocks, queries: Column, column: Column, metric: Metric)
 
 def flipped(found: NeighborBlocks) -> Held:
     """The same neighbours with the opposite scores: the farthest of them weighs most."""
-    return _changed(found, lambda near, _: np.where(near.ids < 0, np.float32(-np.inf), -near.scores))
+    return _changed(
+        found, lambda near, _: np.where(near.ids < 0, np.float32(-np.inf), -near.scores)
+    )
 
 
-def with_zeros(found: NeighborBlocks, queries: Column, metric: Metric, zeros: int, rows: int) -> Held:
-    """What exact search would find if `zeros` all-zero rows followed the store's `rows`. They tie, so ids decide."""
+def with_zeros(
+    found: NeighborBlocks, queries: Column, metric: Metric, zeros: int, rows: int
+) -> Held:
+    """What exact search would find if `zeros` all-zero rows followed the store's `rows`. They tie,
+    so ids decide."""
     parts = []
     for start in range(0, len(found), _BLOCK):
         near = found.read(start, start + _BLOCK)
@@ -97,7 +106,9 @@ class _Decoded:
         return rows.reshape(*ids.shape, -1)
 
 
-def _changed(found: NeighborBlocks, score: Callable[[Neighbors, tuple[int, int]], NDArray[np.float32]]) -> Held:
+def _changed(
+    found: NeighborBlocks, score: Callable[[Neighbors, tuple[int, int]], NDArray[np.float32]]
+) -> Held:
     parts = []
     for start in range(0, len(found), _BLOCK):
         near = found.read(start, start + _BLOCK)
@@ -106,4 +117,6 @@ def _changed(found: NeighborBlocks, score: Callable[[Neighbors, tuple[int, int]]
 
 
 def _held(parts: list[Neighbors]) -> Held:
-    return Held(Neighbors(np.concatenate([p.ids for p in parts]), np.concatenate([p.scores for p in parts])))
+    return Held(
+        Neighbors(np.concatenate([p.ids for p in parts]), np.concatenate([p.scores for p in parts]))
+    )

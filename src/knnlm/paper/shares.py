@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from knnlm.metrics import bootstrap_means
+from knnlm.evaluation.metrics import bootstrap_means
 from knnlm.paper.findings import Records
 
 
@@ -27,11 +27,19 @@ NOT_MEASURED = Effect(math.nan, math.nan, math.nan)
 
 
 def share_of_gain(
-    records: Records, names: Sequence[str], knn: str, field: str = "tuned", base: str = "base", whole: str | None = None
+    records: Records,
+    names: Sequence[str],
+    knn: str,
+    field: str = "tuned",
+    base: str = "base",
+    whole: str | None = None,
 ) -> Effect:
-    """Of several seeds of one thing, averaged document by document; `field` and `base` as in the records' sums, `whole`
-    the neighbours' field where it is another. No number where the neighbours may have gained nothing."""
-    have = [name for name in names if name in records and field in records[name]["results"]["documents"]]
+    """Of several seeds of one thing, averaged document by document; `field` and `base` as in the
+    records' sums, `whole` the neighbours' field where it is another. No number where the neighbours
+    may have gained nothing."""
+    have = [
+        name for name in names if name in records and field in records[name]["results"]["documents"]
+    ]
     if not have or knn not in records:
         return NOT_MEASURED
     reference = records[knn]["results"]["documents"]
@@ -47,5 +55,6 @@ def share_of_gain(
 
 
 def share_of_calibration(records: Records, knn: str) -> Effect:
-    """What the LM's own temperature and a unigram share gain, without anything retrieved or learned."""
+    """What the LM's own temperature and a unigram share gain, without anything retrieved or
+    learned."""
     return share_of_gain(records, [knn], knn, "calibrated", "base", "tuned")

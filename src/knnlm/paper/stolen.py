@@ -2,13 +2,13 @@
 
     word v is reachable  ⟺  there is h with (W_v - W_u)·h > 0 for every other word u
 
-An unreachable word lies inside the convex hull of the others (Demeter et al., 2020). Decided for every word, not for a
-sample: most are shown to be reachable by a state that is found by a perceptron, all words at once; for each of the rest
-a linear programme finds such a state or shows that there is none, with only those words as constraints that matter.
-"None" means none that leads by an angle of more than 1e-7: (W_v - W_u)·h ≤ 1e-7 for gaps of length one and |h| ≤ 1 in
-every coordinate, to the solver's precision. Words with equal rows take each other's place and count as unreachable.
-Knows nothing of LMs.
-"""
+An unreachable word lies inside the convex hull of the others (Demeter et al., 2020). Decided for
+every word, not for a sample: most are shown to be reachable by a state that is found by a
+perceptron, all words at once; for each of the rest a linear programme finds such a state or shows
+that there is none, with only those words as constraints that matter. "None" means none that leads
+by an angle of more than 1e-7: (W_v - W_u)·h ≤ 1e-7 for gaps of length one and |h| ≤ 1 in every
+coordinate, to the solver's precision. Words with equal rows take each other's place and count as
+unreachable. Knows nothing of LMs."""
 
 from typing import NamedTuple
 
@@ -43,8 +43,11 @@ def reachable_words(weight: NDArray[np.floating], rounds: int = 300) -> Reachabl
     return Reachable(found, len(rest))
 
 
-def _perceptron(rows: NDArray[np.float64], rounds: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """A state for every word, moved away from whichever word is still more probable; and for which words it worked."""
+def _perceptron(
+    rows: NDArray[np.float64], rounds: int
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """A state for every word, moved away from whichever word is still more probable; and for which
+    words it worked."""
     states = rows.copy()
     found = np.zeros(len(rows), bool)
     for _ in range(rounds):
@@ -63,8 +66,8 @@ def _perceptron(rows: NDArray[np.float64], rounds: int) -> tuple[NDArray[np.floa
 def _rivals(
     rows: NDArray[np.float64], words: NDArray[np.integer], states: NDArray[np.float64]
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """The most probable other word at each word's state, and whether the word itself is more probable by more
-    than rounding could do (rows are no longer than one in any coordinate)."""
+    """The most probable other word at each word's state, and whether the word itself is more
+    probable by more than rounding could do (rows are no longer than one in any coordinate)."""
     scores = states @ rows.T
     own = scores[np.arange(len(words)), words].copy()
     scores[np.arange(len(words)), words] = -np.inf
@@ -74,10 +77,11 @@ def _rivals(
 
 
 def _programme(rows: NDArray[np.float64], word: int, state: NDArray[np.float64]) -> bool:
-    """max t with g_u·h ≥ t for some words u, g_u = (W_v - W_u)/‖W_v - W_u‖ and |h| ≤ 1, words added until they decide.
+    """max t with g_u·h ≥ t for some words u, g_u = (W_v - W_u)/‖W_v - W_u‖ and |h| ≤ 1, words added
+    until they decide.
 
-    If t is zero even for these, no state does it; if the state found is right for all words, one does.
-    """
+    If t is zero even for these, no state does it; if the state found is right for all words, one
+    does."""
     gaps = np.delete(rows[word] - rows, word, axis=0)
     sizes = np.linalg.norm(gaps, axis=1, keepdims=True)
     if not sizes.all():
@@ -89,9 +93,13 @@ def _programme(rows: NDArray[np.float64], word: int, state: NDArray[np.float64])
     bounds = [(-1.0, 1.0)] * width + [(None, 1.0)]
     while True:
         constraints = np.column_stack([-gaps[chosen], np.ones(len(chosen))])
-        solved = linprog(objective, A_ub=constraints, b_ub=np.zeros(len(chosen)), bounds=bounds, method="highs")
+        solved = linprog(
+            objective, A_ub=constraints, b_ub=np.zeros(len(chosen)), bounds=bounds, method="highs"
+        )
         if not solved.success:
-            raise KnnlmError(f"the linear programme of word {word} was not solved ({solved.message}): report it")
+            raise KnnlmError(
+                f"the linear programme of word {word} was not solved ({solved.message}): report it"
+            )
         if float(solved.x[-1]) <= _ANGLE:
             return False
         lead = gaps @ solved.x[:-1]
@@ -100,6 +108,8 @@ def _programme(rows: NDArray[np.float64], word: int, state: NDArray[np.float64])
             return True
         worst = wrong[np.argsort(lead[wrong])[:_WORST]]
         more = np.union1d(chosen, worst)
-        if len(more) == len(chosen):  # the solver's own tolerance: what it holds for right is not above ours
+        if len(more) == len(
+            chosen
+        ):  # the solver's own tolerance: what it holds for right is not above ours
             return False
         chosen = more

@@ -1,9 +1,10 @@
-"""Votes at a temperature: one τ with its λ, the best τ, and what they gave. Knows log-probabilities only."""
+"""Votes at a temperature: one τ with its λ, the best τ, and what they gave. Knows log-probabilities
+only."""
 
 from knnlm.components.knn import TargetVotes
-from knnlm.evaluation import TauPoint, tau_sweep
-from knnlm.metrics import perplexity
-from knnlm.mixture import mix
+from knnlm.evaluation.metrics import perplexity
+from knnlm.evaluation.mixing import mix
+from knnlm.evaluation.tuning import TauPoint, tau_sweep
 from knnlm.paper.numbers import Logs, or_none
 
 
@@ -21,11 +22,14 @@ def best(lm: Logs, votes: TargetVotes, least: TauPoint | None = None) -> TauPoin
 def knobs(point: TauPoint) -> dict[str, float]:
     """τ and λ, and what they gave on validation text."""
     return {
-        "temperature": point.temperature, "units": point.units, "lambda": point.lam, "valid_ppl": point.ppl
-    }  # fmt: skip
+        "temperature": point.temperature,
+        "units": point.units,
+        "lambda": point.lam,
+        "valid_ppl": point.ppl,
+    }
 
 
 def outcome(lm: Logs, votes: Logs, point: TauPoint) -> dict[str, float | None]:
-    """The same with the perplexity of the test text, of which `lm` and `votes` are; none where λ is one and the votes
-    hold a token impossible."""
+    """The same with the perplexity of the test text, of which `lm` and `votes` are; none where λ is
+    one and the votes hold a token impossible."""
     return {**knobs(point), "ppl": or_none(perplexity(mix(lm, votes, point.lam)))}

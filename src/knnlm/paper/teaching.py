@@ -1,12 +1,13 @@
-"""Soft labels for a fresh LM: what the main LM, alone or with its neighbours, says of every token of the training text.
+"""Soft labels for a fresh LM: what the main LM, alone or with its neighbours, says of every token
+of the training text.
 
     loss = -Σ_w q(w) log p(w)          q = (1-λ)·softmax(W_sm·h_sm) + λ·p_kNN
 
-(appendix E.6.2, which has the first alone.) h_sm is read from the store, so the teacher's body is not run again;
-neighbours are those of other documents, with the λ and τ that are best on validation text for exact search on att, and
-p_kNN holds their likeliest words only (learning/soft.py). The first token of a document, which nothing predicts, is
-left out. Knows nothing of the loop that learns.
-"""
+(appendix E.6.2, which has the first alone.) h_sm is read from the store, so the teacher's body is
+not run again; neighbours are those of other documents, with the λ and τ that are best on validation
+text for exact search on att, and p_kNN holds their likeliest words only (learning/soft.py). The
+first token of a document, which nothing predicts, is left out. Knows nothing of the loop that
+learns."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -17,13 +18,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from knnlm.evaluation import TauPoint
+from knnlm.datastore.entries import DocumentInfo, Entries
+from knnlm.datastore.table import Table
+from knnlm.evaluation.tuning import TauPoint
+from knnlm.hidden_states.output_head import model_logits
 from knnlm.paper import taus
 from knnlm.paper.recipes.baselines import exactly, paper_arm
 from knnlm.paper.workshop import Workshop
-from knnlm.states.store import DocumentInfo, Store
-from knnlm.states.table import Table
-from knnlm.taps.head import own_logits
 
 
 def rows_of_stream(documents: Sequence[DocumentInfo]) -> NDArray[np.int64]:
@@ -36,7 +37,8 @@ def rows_of_stream(documents: Sequence[DocumentInfo]) -> NDArray[np.int64]:
 
 
 class Neighbours(NamedTuple):
-    """What neighbours say (learning/soft.py), found when it is asked for, and how much they have to say."""
+    """What neighbours say (learning/soft.py), found when it is asked for, and how much they have to
+    say."""
 
     table: Callable[[], Table]
     tau: float
@@ -46,7 +48,7 @@ class Neighbours(NamedTuple):
 class SoftLabels:
     """A teacher (lm/train.py); describing it finds nothing."""
 
-    def __init__(self, store: Store, model: Any, neighbours: Neighbours | None = None) -> None:
+    def __init__(self, store: Entries, model: Any, neighbours: Neighbours | None = None) -> None:
         self.store, self.model, self.neighbours = store, model, neighbours
 
     def describe(self) -> dict[str, Any]:
@@ -79,20 +81,29 @@ class SoftLabels:
         """q (N, V) of some rows of the store."""
         weight = next(self.model.parameters())
         states = torch.from_numpy(self.store.key("ffn").gather(rows).astype(np.float32))
-        found = own_logits(self.model, states.to(weight.device, weight.dtype)).float().softmax(1).cpu()
+        found = (
+            model_logits(self.model, states.to(weight.device, weight.dtype))
+            .float()
+            .softmax(1)
+            .cpu()
+        )
         if self.neighbours is None or self.table is None:
             return found
         words = torch.from_numpy(self.table.columns["words"].gather(rows).astype(np.int64))
         shares = torch.from_numpy(self.table.columns["shares"].gather(rows).astype(np.float32))
-        return (found * (1 - self.neighbours.lam)).scatter_add_(1, words, self.neighbours.lam * shares)
+        return (found * (1 - self.neighbours.lam)).scatter_add_(
+            1, words, self.neighbours.lam * shares
+        )
 
 
 def teacher_point(workshop: Workshop, lm: str, step: int | None) -> TauPoint:
-    """The τ and λ of neighbours that teach: the best of exact search on att, to four digits; further ones differ from
-    machine to machine and would make it another lesson."""
+    """The τ and λ of neighbours that teach: the best of exact search on att, to four digits;
+    further ones differ from machine to machine and would make it another lesson."""
     votes = workshop.votes(replace(exactly(paper_arm(workshop.scale, lm)), step=step), "valid")
     point = taus.best(workshop.plain(lm, step).valid.lm_logprob.astype(np.float64), votes)
-    return point._replace(temperature=float(f"{point.temperature:.4g}"), lam=float(f"{point.lam:.4g}"))
+    return point._replace(
+        temperature=float(f"{point.temperature:.4g}"), lam=float(f"{point.lam:.4g}")
+    )
 
 
 def soft_labels(workshop: Workshop, kind: Literal["lm", "knn-lm"]) -> SoftLabels:
@@ -101,5 +112,7 @@ def soft_labels(workshop: Workshop, kind: Literal["lm", "knn-lm"]) -> SoftLabels
     if kind == "lm":
         return SoftLabels(store, model)
     point = teacher_point(workshop, "main", None)
-    said = Neighbours(lambda: workshop.elsewhere("main", None, point.temperature), point.temperature, point.lam)
+    said = Neighbours(
+        lambda: workshop.elsewhere("main", None, point.temperature), point.temperature, point.lam
+    )
     return SoftLabels(store, model, said)

@@ -1,8 +1,9 @@
-"""Appendix D's claims: approximation helps long words and words with varied neighbours. Slopes instead of likelihoods.
+"""Appendix D's claims: approximation helps long words and words with varied neighbours. Slopes
+instead of likelihoods.
 
-The effect is minus the slope of (share of occurrences that exact neighbours help - share that approximate ones help)
-against the attribute: above zero where approximation gains with it. The interval resamples words.
-"""
+The effect is minus the slope of (share of occurrences that exact neighbours help - share that
+approximate ones help) against the attribute: above zero where approximation gains with it. The
+interval resamples words."""
 
 from knnlm.paper.findings import Claim, Finding, Records, verdict
 from knnlm.paper.recipes import words as recipe
@@ -11,9 +12,18 @@ from knnlm.paper.scales import Scale
 from knnlm.paper.word_types import trend
 
 ATTRIBUTES = {
-    "length": ("longer words gain from approximation", "Longer tokens are better with approximate neighbours."),
-    "forward": ("words with varied followers gain from approximation", "High forward entropy favours approximation."),
-    "backward": ("words with varied predecessors gain from approximation", "So does high backward entropy."),
+    "length": (
+        "longer words gain from approximation",
+        "Longer tokens are better with approximate neighbours.",
+    ),
+    "forward": (
+        "words with varied followers gain from approximation",
+        "High forward entropy favours approximation.",
+    ),
+    "backward": (
+        "words with varied predecessors gain from approximation",
+        "So does high backward entropy.",
+    ),
 }
 _LEAST_WORDS = 10
 
@@ -29,5 +39,9 @@ def word_findings(records: Records, scale: Scale) -> list[Finding]:
     for attribute, (name, says) in ATTRIBUTES.items():
         line = trend([w[attribute] for w in kinds], [w["exact"] - w["approximate"] for w in kinds])
         claim = Claim(name=name, says=says, where="appendix D", terms=(), margin=0.0, unit="slope")
-        found.append(Finding(claim, -line.slope, -line.high, -line.low, (), verdict(claim, -line.high, -line.low)))
+        found.append(
+            Finding(
+                claim, -line.slope, -line.high, -line.low, (), verdict(claim, -line.high, -line.low)
+            )
+        )
     return found

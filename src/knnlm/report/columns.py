@@ -48,7 +48,8 @@ def _setting() -> tuple[Column, ...]:
         Column(
             where,
             "Metric",
-            "How two vectors are compared: l2 is squared Euclidean distance, ip is the inner product.",
+            "How two vectors are compared: l2 is squared Euclidean distance, ip is the inner "
+            "product.",
             lambda row: Cell(row.metric),
             numeric=False,
             brief=True,
@@ -89,7 +90,9 @@ def _per_token() -> tuple[Column, ...]:
             "kNN alone",
             "The neighbours' vote alone. It is ∞ as soon as one token was not among the tokens "
             "of its neighbours; below it, the share of tokens that were (coverage).",
-            lambda row: Cell(formats.perplexity(row.component_ppl), f"covers {formats.percent(row.coverage)}"),
+            lambda row: Cell(
+                formats.perplexity(row.component_ppl), f"covers {formats.percent(row.coverage)}"
+            ),
         ),
         Column(
             where,
@@ -108,7 +111,8 @@ def _per_token() -> tuple[Column, ...]:
         Column(
             where,
             "Oracle",
-            "If one could know for each token which of the two is better and use that one: a bound, not a method.",
+            "If one could know for each token which of the two is better and use that one: a "
+            "bound, not a method.",
             lambda row: Cell(formats.perplexity(row.oracle_ppl)),
         ),
     )
@@ -162,7 +166,8 @@ def _neighbours() -> tuple[Column, ...]:
         Column(
             where,
             "Helping",
-            "Share of tokens to which the neighbours gave more probability than the language model.",
+            "Share of tokens to which the neighbours gave more probability than the language "
+            "model.",
             lambda row: Cell(formats.percent(row.helping)),
         ),
         Column(

@@ -1,4 +1,5 @@
-"""A generated text, token by token, in a terminal: who wanted the token, and what was retrieved for it.
+"""A generated text, token by token, in a terminal: who wanted the token, and what was retrieved for
+it.
 
 Plain lines, no markup, so that text from outside cannot become any. Also two texts side by side.
 """
@@ -20,7 +21,8 @@ _HITS = 3
 
 
 def lines(tokens: Sequence[Token], lam: float, component: str | None = None) -> list[str]:
-    """One line for each token, and its strongest neighbours in their own context; a component has none."""
+    """One line for each token, and its strongest neighbours in their own context; a component has
+    none."""
     second = component or "kNN"
     hits = "" if component else ", then its strongest neighbours' share of the vote"
     found = [f"each token: P = {1 - lam:.3f}·p_LM + {lam:.3f}·p_{second}{hits}"]

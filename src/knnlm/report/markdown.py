@@ -1,19 +1,47 @@
-"""Tables in Markdown from the JSON of runs, for documents that show them. Knows nothing of pages."""
+"""Tables in Markdown from the JSON of runs, for documents that show them. Knows nothing of
+pages."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from knnlm.report import formats
 
-_HEAD = ("key", "metric", "search", "scores", "LM", "mixed", "change (95% interval)", "oracle", "λ", "τ", "recall")
+_HEAD = (
+    "key",
+    "metric",
+    "search",
+    "scores",
+    "LM",
+    "mixed",
+    "change (95% interval)",
+    "oracle",
+    "λ",
+    "τ",
+    "recall",
+)
 _ADAPT = (
-    "base LM", "store", "test tokens", "perplexity", "with the store", "change (95% interval)", "λ", "τ", "generation",
-    "with retrieval", "build / bare passes",
-)  # fmt: skip
+    "base LM",
+    "store",
+    "test tokens",
+    "perplexity",
+    "with the store",
+    "change (95% interval)",
+    "λ",
+    "τ",
+    "generation",
+    "with retrieval",
+    "build / bare passes",
+)
 _CLUSTERS = (
-    "base LM", "with", "multiplications a token", "perplexity", "mixed", "change (95% interval)", "against the search",
+    "base LM",
+    "with",
+    "multiplications a token",
+    "perplexity",
+    "mixed",
+    "change (95% interval)",
+    "against the search",
     "made in",
-)  # fmt: skip
+)
 
 
 def demo_table(found: Mapping[str, Any]) -> str:
@@ -60,7 +88,8 @@ def adapt_table(found: Mapping[str, Mapping[str, Any]]) -> str:
             formats.significant(run["lam"]),
             formats.significant(run["temperature"]),
             f"{run['base_tokens_per_second']:.1f} tokens/s",
-            f"{run['knn_tokens_per_second']:.1f} tokens/s ({formats.percent(run['speed_kept'])} of it)",
+            f"{run['knn_tokens_per_second']:.1f} tokens/s ({formats.percent(run['speed_kept'])} "
+            "of it)",
             formats.percent(run["build_kept"]),
         ]
         lines.append("| " + " | ".join(cells) + " |")
@@ -68,12 +97,18 @@ def adapt_table(found: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def clusters_table(found: Mapping[str, Mapping[str, Any]]) -> str:
-    """A few lines for each model that benchmarks/clusters.py measured: its search, and every number of clusters."""
+    """A few lines for each model that benchmarks/clusters.py measured: its search, and every number
+    of clusters."""
     lines = ["| " + " | ".join(_CLUSTERS) + " |", "|" + "---|" * len(_CLUSTERS)]
     for name, run in found.items():
         search = run["search"]
-        pressed = [(f"{formats.count(c['count'])} clusters", c, c["multiplications"]) for c in run["clusters"]]
-        looked = f"search (k = {formats.count(search['k'])}, recall {formats.percent(search['recall'])})"
+        pressed = [
+            (f"{formats.count(c['count'])} clusters", c, c["multiplications"])
+            for c in run["clusters"]
+        ]
+        looked = (
+            f"search (k = {formats.count(search['k'])}, recall {formats.percent(search['recall'])})"
+        )
         for what, at, work in [(looked, search, None), *pressed]:
             cells = [
                 name,

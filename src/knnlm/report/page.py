@@ -113,7 +113,8 @@ def _table(page: Page) -> str:
     best = words.best(page)
     rows = "\n".join(_row(row, place == best) for place, row in enumerate(page.rows))
     meanings = "".join(
-        f"<div><dt>{html.escape(column.name)}</dt><dd>{html.escape(column.help)}</dd></div>" for column in all_columns
+        f"<div><dt>{html.escape(column.name)}</dt><dd>{html.escape(column.help)}</dd></div>"
+        for column in all_columns
     )
     return f"""<section aria-labelledby="table-title">
 <h2 id="table-title">Every setting</h2>
@@ -189,7 +190,8 @@ def _facts(page: Page) -> str:
     if not page.facts:
         return ""
     entries = "".join(
-        f"<div><dt>{html.escape(name)}</dt><dd>{html.escape(value)}</dd></div>" for name, value in page.facts
+        f"<div><dt>{html.escape(name)}</dt><dd>{html.escape(value)}</dd></div>"
+        for name, value in page.facts
     )
     return f'<section><h2>Facts</h2><dl class="facts">{entries}</dl></section>'
 

@@ -49,9 +49,13 @@ def _plot(curves: Sequence[Curve], base: float | None, *, name: str, label: str,
         axes.set_ylabel("validation perplexity")
         axes.grid(color=INK, alpha=0.12, linewidth=0.6)
         if rows_of_legend:
-            figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=8.5, handlelength=2.6)
+            figure.legend(
+                loc="outside lower center", ncols=2, frameon=False, fontsize=8.5, handlelength=2.6
+            )
 
-    return drawing(name, f"Validation perplexity against {label}", (5.0, 3.1 + 0.2 * rows_of_legend), draw)
+    return drawing(
+        name, f"Validation perplexity against {label}", (5.0, 3.1 + 0.2 * rows_of_legend), draw
+    )
 
 
 def _draw(axes: Axes, place: int, curve: Curve) -> None:
@@ -72,7 +76,9 @@ def _draw(axes: Axes, place: int, curve: Curve) -> None:
         label=label,
     )
     if curve.best:
-        axes.plot(*curve.best, color=colour, marker=marker, markersize=8, markeredgecolor=INK, zorder=4)
+        axes.plot(
+            *curve.best, color=colour, marker=marker, markersize=8, markeredgecolor=INK, zorder=4
+        )
 
 
 def _draw_base(axes: Axes, base: float) -> None:

@@ -1,8 +1,9 @@
-"""Drawings as SVG to be placed inside a page: matplotlib's output with colours that the page decides.
+"""Drawings as SVG to be placed inside a page: matplotlib's output with colours that the page
+decides.
 
-Ink is `currentColor` and each series colour a CSS variable with the Okabe-Ito colour as its fallback, so that the page
-decides what light, dark and print look like. The same drawing gives the same bytes. Knows nothing of what is drawn.
-"""
+Ink is `currentColor` and each series colour a CSS variable with the Okabe-Ito colour as its
+fallback, so that the page decides what light, dark and print look like. The same drawing gives the
+same bytes. Knows nothing of what is drawn."""
 
 import io
 import re
@@ -33,8 +34,11 @@ _SETTINGS = {
 }
 
 
-def drawing(name: str, description: str, size: tuple[float, float], draw: Callable[[Figure], None]) -> str:
-    """What `draw` puts on a figure, as an SVG element; `name` keeps its ids apart from those of others."""
+def drawing(
+    name: str, description: str, size: tuple[float, float], draw: Callable[[Figure], None]
+) -> str:
+    """What `draw` puts on a figure, as an SVG element; `name` keeps its ids apart from those of
+    others."""
     # The SVG writer reads some settings only from matplotlib's own; both contexts put them back.
     with matplotlib.style.context("default"), matplotlib.rc_context(_SETTINGS):
         figure = Figure(figsize=size, layout="constrained")

@@ -14,13 +14,16 @@ from knnlm.report.content import Page
 def table(page: Page) -> Table:
     """The main columns, one line for each setting, the best one marked."""
     shown = [column for column in columns.columns() if column.brief]
-    result = Table(title=Text(page.title), box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    result = Table(
+        title=Text(page.title), box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0)
+    )
     result.add_column(Text(""), no_wrap=True)
     for column in shown:
         result.add_column(
             Text(column.name),
             justify="right" if column.numeric else "left",
-            no_wrap=column.name != "Search",  # an index may have a long name: it folds, numbers do not
+            no_wrap=column.name
+            != "Search",  # an index may have a long name: it folds, numbers do not
             overflow="fold",
         )
     best = words.best(page)

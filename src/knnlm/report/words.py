@@ -12,10 +12,11 @@ PERPLEXITY = "Perplexity is the number of equally likely tokens that would be as
 
 
 def best(page: Page) -> int | None:
-    """The place of the row with the lowest mixed perplexity on the validation text, the first of equals.
+    """The place of the row with the lowest mixed perplexity on the validation text, the first of
+    equals.
 
-    Chosen there and not on the reported text, so that choosing among settings does not flatter the result.
-    """
+    Chosen there and not on the reported text, so that choosing among settings does not flatter the
+    result."""
     places = range(len(page.rows))
     return min(places, key=lambda i: page.rows[i].valid_ppl, default=None)
 
@@ -34,7 +35,9 @@ def headline(page: Page) -> str:
         return f"Retrieval lowered perplexity on unseen text {numbers} {interval}."
     if low > 1:
         return f"Retrieval raised perplexity on unseen text {numbers} {interval}."
-    return f"Retrieval made no clear difference: perplexity on unseen text went {numbers} {interval}."
+    return (
+        f"Retrieval made no clear difference: perplexity on unseen text went {numbers} {interval}."
+    )
 
 
 def between(row: Row) -> str:
@@ -53,7 +56,9 @@ def circumstances(page: Page) -> str:
         return measured
     row = page.rows[place]
     among = (
-        f"The best of {len(page.rows)} settings on the validation text" if len(page.rows) > 1 else "The only setting"
+        f"The best of {len(page.rows)} settings on the validation text"
+        if len(page.rows) > 1
+        else "The only setting"
     )
     knobs = (
         _equals("λ", formats.significant(row.lam)),

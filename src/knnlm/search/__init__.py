@@ -1,4 +1,5 @@
-"""mask-to-k: which k stored rows are nearest. Exact, or approximate with FAISS; both return Neighbors(ids, scores).
+"""mask-to-k: which k stored rows are nearest. Exact, or approximate with FAISS; both return
+Neighbors(ids, scores).
 
 This room knows vectors and ids. It knows nothing of tokens or probability.
 """

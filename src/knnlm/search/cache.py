@@ -1,9 +1,9 @@
-"""Search once, sweep everything: neighbours of an evaluation text, kept on disk under what they depend on.
+"""Search once, sweep everything: neighbours of an evaluation text, kept on disk under what they
+depend on.
 
-The folder's name is a fingerprint of the store, the queries, the key, the metric, the mask and the kind of score; its k
-is in the name too, and a search for fewer neighbours reads the head of a larger one. Interrupted, it goes on where it
-stopped. Knows nothing of tokens, τ or λ.
-"""
+The folder's name is a fingerprint of the store, the queries, the key, the metric, the mask and the
+kind of score; its k is in the name too, and a search for fewer neighbours reads the head of a
+larger one. Interrupted, it goes on where it stopped. Knows nothing of tokens, τ or λ."""
 
 import shutil
 from collections.abc import Callable
@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from knnlm.datastore.entries import Entries
+from knnlm.datastore.table import MANIFEST, ColumnType, Table, TableWriter, open_table, verify_table
 from knnlm.errors import DamagedError
-from knnlm.files import fingerprint, only_writer
-from knnlm.progress import Meter, say
+from knnlm.files import fingerprint, write_lock
+from knnlm.progress import ProgressBar, log
 from knnlm.search.neighbors import Neighbors, in_order
-from knnlm.search.retrieval import EXACT, Retrieval, check_mask, searcher
+from knnlm.search.retrieval import EXACT, Retrieval, check_index, open_search
 from knnlm.similarity import rescore
-from knnlm.states.store import Store
-from knnlm.states.table import MANIFEST, ColumnType, Table, TableWriter, open_table, verify_table
 
 KIND = "neighbors"
 _SLAB = 1 << 12
@@ -42,47 +42,65 @@ class CachedNeighbors:
         return Neighbors(ids, self.table.columns["score"].read(start, stop)[:, : self.k])
 
 
-def cached_neighbors(store: Store, queries: Store, what: Retrieval, progress: bool = False) -> CachedNeighbors:
+def cached_neighbors(
+    store: Entries,
+    queries: Entries,
+    what: Retrieval,
+) -> CachedNeighbors:
     """Neighbours of every row of `queries`, searched only if no cached search holds them."""
-    index = check_mask(store, what)
+    index = check_index(store, what)
     identity = _identity(store, queries, what, index)
     folder = store.path / "cache" / "neighbors"
     found = _cached(folder, identity, what)
     if found is None:
-        search = _search(store, queries, what, progress)
-        found = _compute(folder / f"{identity}-k{what.k}", queries, what, search, store.rows, progress)
+        search = _search(store, queries, what)
+        found = _compute(folder / f"{identity}-k{what.k}", queries, what, search, store.count)
     return CachedNeighbors(found, what.k)
 
 
-def _search(store: Store, queries: Store, what: Retrieval, progress: bool) -> Blocks:
-    """How to find the neighbours of queries start … stop-1. Real scores of an index's neighbours need no second search:
-    the neighbours are those of the search itself, scored again.
-    """
+def _search(
+    store: Entries,
+    queries: Entries,
+    what: Retrieval,
+) -> Blocks:
+    """How to find the neighbours of queries start … stop-1. Real scores of an index's neighbours
+    need no second search: the neighbours are those of the search itself, scored again."""
     states = queries.key(what.key)
     if what.mask != EXACT and what.score == "real":
         store.verify(what.key)
         column = store.key(what.key)
-        masked = cached_neighbors(store, queries, replace(what, score="search"), progress)
+        masked = cached_neighbors(store, queries, replace(what, score="search"))
 
         def rescored(start: int, stop: int) -> Neighbors:
             ids = masked.read(start, stop).ids
-            return in_order(ids, rescore(what.metric, states.read(start, stop), ids, column), what.k)
+            return in_order(
+                ids, rescore(what.metric, states.read(start, stop), ids, column), what.k
+            )
 
         return rescored
-    search = searcher(store, what)
+    search = open_search(store, what)
     return lambda start, stop: search(states.read(start, stop))
 
 
-def _identity(store: Store, queries: Store, what: Retrieval, index: dict[str, Any] | None) -> str:
-    return fingerprint({
-        "store": store.fingerprint, "queries": queries.fingerprint, "key": what.key, "metric": what.metric,
-        "mask": index["xxh3"] if index is not None else EXACT,
-        "nprobe": index["nprobe"] if index is not None else None, "score": what.score,
-    })  # fmt: skip
+def _identity(
+    store: Entries, queries: Entries, what: Retrieval, index: dict[str, Any] | None
+) -> str:
+    return fingerprint(
+        {
+            "store": store.fingerprint,
+            "queries": queries.fingerprint,
+            "key": what.key,
+            "metric": what.metric,
+            "mask": index["xxh3"] if index is not None else EXACT,
+            "nprobe": index["nprobe"] if index is not None else None,
+            "score": what.score,
+        }
+    )
 
 
 def _cached(folder: Path, identity: str, what: Retrieval) -> Table | None:
-    """A finished search for at least k. Real scores of an index's k best are those of that k only."""
+    """A finished search for at least k. Real scores of an index's k best are those of that k
+    only."""
     for path in sorted(folder.glob(f"{identity}-k*")):
         k = int(path.name.rpartition("-k")[2])
         enough = k == what.k or (k > what.k and (what.mask == EXACT or what.score == "search"))
@@ -91,7 +109,7 @@ def _cached(folder: Path, identity: str, what: Retrieval) -> Table | None:
                 table = open_table(path, KIND, unfinished=True)
                 verify_table(table)
             except DamagedError as error:
-                say(f"{error}; searching again")
+                log.warning(f"{error}; searching again")
                 shutil.rmtree(path)
                 continue
             if table.manifest["complete"]:
@@ -101,20 +119,19 @@ def _cached(folder: Path, identity: str, what: Retrieval) -> Table | None:
 
 def _compute(
     path: Path,
-    queries: Store,
+    queries: Entries,
     what: Retrieval,
     search: Blocks,
     rows: int,
-    show: bool,
 ) -> Table:
     columns = {
         "id": ColumnType("<i4" if rows < 1 << 31 else "<i8", what.k),
         "score": ColumnType("<f4", what.k),
     }
     label = f"search {what.key}-{what.metric} {what.mask} ({what.score} scores)"
-    with only_writer(path), TableWriter(path, KIND, columns, {"k": what.k}) as writer:
-        with Meter(label, queries.rows, "queries", show, start=writer.rows) as meter:
-            for start in range(writer.rows, queries.rows, _SLAB):
+    with write_lock(path), TableWriter(path, KIND, columns, {"k": what.k}) as writer:
+        with ProgressBar(label, queries.count, "queries", start=writer.rows) as meter:
+            for start in range(writer.rows, queries.count, _SLAB):
                 near = search(start, start + _SLAB)
                 writer.append({"id": near.ids, "score": near.scores})
                 writer.commit()

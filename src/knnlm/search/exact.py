@@ -2,11 +2,14 @@
 
 N×D is never in memory. Three steps, the first fast, the others right:
 
-1. Blocks of rows are searched with FAISS's brute force (matrix products), keeping a few more than k for each query. L2
+1. Blocks of rows are searched with FAISS's brute force (matrix products), keeping a few more than k
+for each query. L2
    is computed around the mean of the first block: distances stay as they are, and ‖q‖² - 2q·w + ‖w‖² cancels less.
-2. The rows kept are scored again from differences (similarity.py): one definition of a real score everywhere, whatever
+2. The rows kept are scored again from differences (similarity.py): one definition of a real score
+everywhere, whatever
    was searched and however the store is cut.
-3. Where the worst row kept is too near the k-th best to exclude, within rounding, that an equal or better row was left
+3. Where the worst row kept is too near the k-th best to exclude, within rounding, that an equal or
+better row was left
    out (duplicates, ties), the query is searched again for every row above that bar.
 
 So the result is the true top k of the real scores, ties by id.
@@ -18,10 +21,10 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
+from knnlm.datastore.table import Column
 from knnlm.errors import UsageError
 from knnlm.search.neighbors import Neighbors, best_packed, in_order, merge, pack, unpack
 from knnlm.similarity import Metric, from_distance, rescore
-from knnlm.states.table import Column
 
 K_MAX = 4096
 BLOCK_BYTES = 1 << 28
@@ -33,7 +36,8 @@ Floats = NDArray[np.float32]
 
 
 class _Fast(NamedTuple):
-    """Step 1: packed candidates; and, about the centre, the squared lengths of the queries and of the longest row."""
+    """Step 1: packed candidates; and, about the centre, the squared lengths of the queries and of
+    the longest row."""
 
     packed: NDArray[np.int64]
     centre: Floats | None
@@ -48,7 +52,8 @@ def check_k(k: int) -> None:
 
 
 def exact_search(queries: NDArray[Any], keys: Column, k: int, metric: Metric) -> Neighbors:
-    """The k nearest rows of `keys` to each query (Q, D); fewer rows than k leave missing neighbours."""
+    """The k nearest rows of `keys` to each query (Q, D); fewer rows than k leave missing
+    neighbours."""
     check_k(k)
     fast = _fast(np.ascontiguousarray(queries, np.float32), keys, k + MARGIN, metric)
     kept = unpack(fast.packed, k + MARGIN)
@@ -83,10 +88,11 @@ def _fast(queries: Floats, keys: Column, count: int, metric: Metric) -> _Fast:
 
 
 def _tolerance(fast: _Fast, edge: Floats, width: int, metric: Metric) -> Floats:
-    """How far the fast score of a row near the edge may be off: fp32's unit × √D × the size of the terms, four times.
+    """How far the fast score of a row near the edge may be off: fp32's unit × √D × the size of the
+    terms, four times.
 
-    Under L2 a row that scores `edge` is no longer than |q| + √-edge, so one far outlier does not matter.
-    """
+    Under L2 a row that scores `edge` is no longer than |q| + √-edge, so one far outlier does not
+    matter."""
     unit = 4 * np.float32(2.0**-24) * np.sqrt(np.float32(width))
     if metric == "ip":
         return unit * np.sqrt(fast.lengths * np.float32(fast.longest))
@@ -112,11 +118,15 @@ def _above(
             scores -= np.einsum("qd,qd->q", wanted, wanted)[:, None]
         for place, row in enumerate(scores):
             ids = np.flatnonzero(row >= bar[place])[None] + start
-            for first in range(0, ids.shape[1], _RESCORED_AT_ONCE):  # a store may hold one state a million times
+            for first in range(
+                0, ids.shape[1], _RESCORED_AT_ONCE
+            ):  # a store may hold one state a million times
                 some = ids[:, first : first + _RESCORED_AT_ONCE]
                 real = rescore(metric, queries[place : place + 1], some, keys)
                 best[place] = merge(best[place], Neighbors(some, real), k)
-    return Neighbors(np.concatenate([p.ids for p in best]), np.concatenate([p.scores for p in best]))
+    return Neighbors(
+        np.concatenate([p.ids for p in best]), np.concatenate([p.scores for p in best])
+    )
 
 
 def _blocks(keys: Column, least: int) -> Any:

@@ -1,14 +1,15 @@
-"""Which FAISS index, when nobody says: the paper's where the store is large enough for it, and a rule below that.
+"""Which FAISS index, when nobody says: the paper's where the store is large enough for it, and a
+rule below that.
 
     rows ≥ 1,048,576   IVF4096,PQ64np, 32 lists probed   the paper's code, which trains on a million rows
     rows ≥ 9,984       IVF<L>,PQ<M>np, 32 probed         L = the power of two at or below √rows
     rows ≥ 1,521       IVF<L>,Flat, 32 probed            too few rows to train a codebook of 256
     fewer              Flat                              lists would not help
 
-M is the largest divisor of the width up to 64 that leaves at least four numbers to a code byte. `np` (no polysemous
-training) is what constructing the index in code, as the paper does, means; without it FAISS's factory spends many times
-longer on reordering codes, which changes no distance. Knows numbers only.
-"""
+M is the largest divisor of the width up to 64 that leaves at least four numbers to a code byte.
+`np` (no polysemous training) is what constructing the index in code, as the paper does, means;
+without it FAISS's factory spends many times longer on reordering codes, which changes no distance.
+Knows numbers only."""
 
 import math
 

@@ -1,8 +1,8 @@
-"""Neighbours of queries: ids and scores, sorted by (score descending, id ascending); a missing one is (-1, -inf).
+"""Neighbours of queries: ids and scores, sorted by (score descending, id ascending); a missing one
+is (-1, -inf).
 
-The order is total, so a search for k is the head of a search for any larger k, and results do not depend on how a
-store was cut. Knows nothing of how neighbours are found.
-"""
+The order is total, so a search for k is the head of a search for any larger k, and results do not
+depend on how a store was cut. Knows nothing of how neighbours are found."""
 
 from typing import NamedTuple
 
@@ -27,17 +27,21 @@ class Neighbors(NamedTuple):
 def pack(ids: NDArray[np.integer], scores: NDArray[np.float32]) -> NDArray[np.int64]:
     """Score and id as one integer whose ascending order is ours.
 
-    Floats compare like their bits once those of negative numbers are flipped; adding 0 makes -0 and +0 the same. Ids
-    take the lower 32 bits, so a store may have 4 billion rows.
-    """
+    Floats compare like their bits once those of negative numbers are flipped; adding 0 makes -0 and
+    +0 the same. Ids take the lower 32 bits, so a store may have 4 billion rows."""
     missing = ids < 0
-    bits = (np.where(missing, np.float32(-np.inf), scores) + np.float32(0)).view(np.int32).astype(np.int64)
+    bits = (
+        (np.where(missing, np.float32(-np.inf), scores) + np.float32(0))
+        .view(np.int32)
+        .astype(np.int64)
+    )
     bits ^= (bits >> 31) & 0x7FFF_FFFF
     return -((bits << 32) + (_LAST - np.where(missing, _LAST, ids)))
 
 
 def unpack(packed: NDArray[np.int64], k: int) -> Neighbors:
-    """The k best of packed candidates (Q, C), in order; fewer than k are filled up with missing ones."""
+    """The k best of packed candidates (Q, C), in order; fewer than k are filled up with missing
+    ones."""
     packed = np.sort(best_packed(packed, k), axis=1)
     bits, place = (-packed) >> 32, _LAST - ((-packed) & _LAST)
     bits ^= (bits >> 31) & 0x7FFF_FFFF
@@ -51,13 +55,16 @@ def best_packed(packed: NDArray[np.int64], k: int) -> NDArray[np.int64]:
 
 
 def in_order(ids: NDArray[np.integer], scores: NDArray[np.float32], k: int) -> Neighbors:
-    """The k best of the candidates (Q, C) in our order; fewer candidates than k are filled up with missing ones."""
+    """The k best of the candidates (Q, C) in our order; fewer candidates than k are filled up with
+    missing ones."""
     return unpack(pack(ids, scores), k)
 
 
 def merge(a: Neighbors, b: Neighbors, k: int) -> Neighbors:
     """The k best of two sets of neighbours of the same queries."""
-    return in_order(np.concatenate([a.ids, b.ids], axis=1), np.concatenate([a.scores, b.scores], axis=1), k)
+    return in_order(
+        np.concatenate([a.ids, b.ids], axis=1), np.concatenate([a.scores, b.scores], axis=1), k
+    )
 
 
 def _filled(found: Neighbors, k: int) -> Neighbors:
@@ -71,7 +78,8 @@ def _filled(found: Neighbors, k: int) -> Neighbors:
 
 
 def recall(found: Neighbors, truth: Neighbors) -> float:
-    """Share of each query's true neighbours that were found, averaged; ids count, so ties may cost a little."""
+    """Share of each query's true neighbours that were found, averaged; ids count, so ties may cost
+    a little."""
     shares = [
         len(np.intersect1d(f[f >= 0], t[t >= 0], assume_unique=True)) / max(1, (t >= 0).sum())
         for f, t in zip(found.ids, truth.ids, strict=True)

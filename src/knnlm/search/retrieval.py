@@ -1,7 +1,7 @@
 """What is retrieved and how it is scored, chosen apart; and the function that does it.
 
-A search takes states (Q, D) and returns their neighbours. Knows nothing of where queries come from or of tokens.
-"""
+A search takes states (Q, D) and returns their neighbours. Knows nothing of where queries come from
+or of tokens."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from typing import Any, Literal
 
 from numpy.typing import NDArray
 
+from knnlm.datastore.entries import Entries
 from knnlm.errors import UsageError, unknown
 from knnlm.search.exact import check_k, exact_search
 from knnlm.search.index import index_manifest, open_index
 from knnlm.search.neighbors import Neighbors, in_order
 from knnlm.similarity import Metric, rescore
-from knnlm.states.store import Store
 
 EXACT = "exact"
 Score = Literal["search", "real"]
@@ -41,22 +41,25 @@ class Retrieval:
             object.__setattr__(self, "score", "real")  # exact search returns real scores
 
 
-def check_mask(store: Store, what: Retrieval) -> dict[str, Any] | None:
-    """The manifest of the index that `what` names (None for exact search), after checking that it fits."""
+def check_index(store: Entries, what: Retrieval) -> dict[str, Any] | None:
+    """The manifest of the index that `what` names (None for exact search), after checking that it
+    fits."""
     if what.mask == EXACT:
         return None
     index = index_manifest(store, what.mask)
     if (index["key"], index["metric"]) != (what.key, what.metric):
         raise UsageError(
-            f"index {what.mask} is for {index['key']} states and metric {index['metric']}, not {what.key} and "
+            f"index {what.mask} is for {index['key']} states and metric {index['metric']}, not "
+            f"{what.key} and "
             f"{what.metric}: name an index of that kind"
         )
     return index
 
 
-def searcher(store: Store, what: Retrieval) -> Search:
-    """The search that `what` describes. Stored states are read, and so verified, only where it needs them."""
-    check_mask(store, what)
+def open_search(store: Entries, what: Retrieval) -> Search:
+    """The search that `what` describes. Stored states are read, and so verified, only where it
+    needs them."""
+    check_index(store, what)
     column = store.key(what.key)
     if what.mask != EXACT and what.score == "search":
         index = open_index(store, what.mask)

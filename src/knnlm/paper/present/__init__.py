@@ -1,4 +1,5 @@
-"""Records → RESULTS.md, one HTML page and figures. Nothing here is typed by hand: the same records give the same bytes.
+"""Records → RESULTS.md, one HTML page and figures. Nothing here is typed by hand: the same records
+give the same bytes.
 
 tables      records → tables of text, ours beside the paper's
 figures     records → SVG

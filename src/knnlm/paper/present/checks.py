@@ -14,8 +14,8 @@ from knnlm.paper.word_findings import word_findings
 
 
 class Findings(NamedTuple):
-    """Of the paper's claims, a sceptic's doubts and the audit; of the paper's claims about substitutes, and ours; of
-    the hypotheses that it ruled out."""
+    """Of the paper's claims, a sceptic's doubts and the audit; of the paper's claims about
+    substitutes, and ours; of the hypotheses that it ruled out."""
 
     paper: list[Finding]
     sceptic: list[Finding]
@@ -26,7 +26,14 @@ class Findings(NamedTuple):
 
     def all(self) -> list[Finding]:
         """In order."""
-        return [*self.paper, *self.sceptic, *self.audit, *self.learned, *self.beyond, *self.ruled_out]
+        return [
+            *self.paper,
+            *self.sceptic,
+            *self.audit,
+            *self.learned,
+            *self.beyond,
+            *self.ruled_out,
+        ]
 
 
 def all_findings(records: Records, scale: Scale) -> Findings:
@@ -36,7 +43,9 @@ def all_findings(records: Records, scale: Scale) -> Findings:
         for make in (claims, doubts, audit, learned_claims, beyond_claims, ruled_claims)
     )
     ruled += [*place_findings(records, scale), *stolen_findings(records, scale)]
-    return Findings([*paper, *word_findings(records, scale)], sceptic, audited, learned, beyond, ruled)
+    return Findings(
+        [*paper, *word_findings(records, scale)], sceptic, audited, learned, beyond, ruled
+    )
 
 
 def measured(found: Sequence[Finding]) -> list[Finding]:

@@ -1,4 +1,5 @@
-"""The content of a report, before it is Markdown or HTML: sections of paragraphs, tables and figures. Plain data."""
+"""The content of a report, before it is Markdown or HTML: sections of paragraphs, tables and
+figures. Plain data."""
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
@@ -24,7 +25,9 @@ class Table(NamedTuple):
         cells = [row[place] for row in self.rows]
         if place == 0 or any(len(cell) > _LONG for cell in cells):
             return "sentences"
-        return "numbers" if any(c.isdigit() or c == "∞" for cell in cells for c in cell) else "words"
+        return (
+            "numbers" if any(c.isdigit() or c == "∞" for cell in cells for c in cell) else "words"
+        )
 
 
 class Figure(NamedTuple):

@@ -1,4 +1,5 @@
-"""The paper's figures redrawn from records, and ours. Vector, legible in print, colour-blind safe (report/svg.py)."""
+"""The paper's figures redrawn from records, and ours. Vector, legible in print, colour-blind safe
+(report/svg.py)."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -43,7 +44,14 @@ def sizes(records: Records, scale: Scale, field: str) -> Figure:
             if found:
                 points.append((100 * fraction, float(np.mean(found)), (min(found), max(found))))
         if points:
-            lines.append(Line(setting(arm), [p[0] for p in points], [p[1] for p in points], [p[2] for p in points]))
+            lines.append(
+                Line(
+                    setting(arm),
+                    [p[0] for p in points],
+                    [p[1] for p in points],
+                    [p[2] for p in points],
+                )
+            )
     words = "one τ for all" if field == "shared" else "each point at its own τ"
     caption = f"Test perplexity against the share of the store that is used, {words}; bars span the random parts drawn."
     base = _base(records, paper_arm(scale))
@@ -57,9 +65,12 @@ def temperatures(records: Records, scale: Scale, fraction: float) -> Figure:
         record = records.get(f"{arm.name}_temperatures")
         if record is not None:
             points = record["results"]["points"]
-            lines.append(Line(setting(arm), [p["temperature"] for p in points], [p["ppl"] for p in points]))
+            lines.append(
+                Line(setting(arm), [p["temperature"] for p in points], [p["ppl"] for p in points])
+            )
     caption = (
-        f"Test perplexity against τ on {fraction:.0%} of the store, λ refitted on validation at each τ. The dotted "
+        f"Test perplexity against τ on {fraction:.0%} of the store, λ refitted on validation at "
+        "each τ. The dotted "
         "line is τ = 1, where the paper's tables are; its figures end at 3."
     )
     name = "temperature-full" if fraction == 1 else "temperature-small"
@@ -79,15 +90,39 @@ def neighbours(records: Records, rows: Sequence[Counts], whole: Sequence[Unmaske
         if record is not None:
             points = record["results"]["points"]
             for field, words in (("tau_1", "τ = 1"), ("tuned", "tuned τ")):
-                lines.append(Line(f"{setting(row.arm)}, {words}", [p["k"] for p in points],
-                                  [p[field]["ppl"] for p in points]))  # fmt: skip
-    base = next((records[r.name]["results"]["base"]["ppl"] for r in rows if r.name in records), None)
+                lines.append(
+                    Line(
+                        f"{setting(row.arm)}, {words}",
+                        [p["k"] for p in points],
+                        [p[field]["ppl"] for p in points],
+                    )
+                )
+    base = next(
+        (records[r.name]["results"]["base"]["ppl"] for r in rows if r.name in records), None
+    )
     for every in whole:
         record = records.get(every.name)
-        if record is not None and every.of == "main" and record["results"]["tuned"]["ppl"] is not None:
+        if (
+            record is not None
+            and every.of == "main"
+            and record["results"]["tuned"]["ppl"] is not None
+        ):
             results = record["results"]
-            lines.append(Line(f"{every.state}, all rows, tuned τ", [results["rows"]], [results["tuned"]["ppl"]]))
-    return plot("neighbours", "Test perplexity against the number of neighbours k.", lines, "k", log=True, base=base)
+            lines.append(
+                Line(
+                    f"{every.state}, all rows, tuned τ",
+                    [results["rows"]],
+                    [results["tuned"]["ppl"]],
+                )
+            )
+    return plot(
+        "neighbours",
+        "Test perplexity against the number of neighbours k.",
+        lines,
+        "k",
+        log=True,
+        base=base,
+    )
 
 
 def approximations(records: Records, scale: Scale) -> Figure:
@@ -97,18 +132,37 @@ def approximations(records: Records, scale: Scale) -> Figure:
         record = records.get(replace(paper_arm(scale), factory=factory, nprobe=nprobe).name)
         if record is not None:
             pruned, coded = factory.startswith("IVF"), "PQ" in factory
-            kind = "lists and codes" if pruned and coded else "lists pruned" if pruned else "codes (quantised)"
-            groups.setdefault(kind, []).append((record["results"]["recall"], record["results"]["tuned"]["ppl"]))
-    lines = [Line(kind, [p[0] for p in sorted(g)], [p[1] for p in sorted(g)]) for kind, g in groups.items()]
+            kind = (
+                "lists and codes"
+                if pruned and coded
+                else "lists pruned"
+                if pruned
+                else "codes (quantised)"
+            )
+            groups.setdefault(kind, []).append(
+                (record["results"]["recall"], record["results"]["tuned"]["ppl"])
+            )
+    lines = [
+        Line(kind, [p[0] for p in sorted(g)], [p[1] for p in sorted(g)])
+        for kind, g in groups.items()
+    ]
     exact = records.get(replace(paper_arm(scale), mask="exact", score="real").name)
     level = exact["results"]["tuned"]["ppl"] if exact is not None else None
     caption = "Test perplexity at the tuned τ against the recall of the mask; the dashed line is exact search."
-    return plot("approximations", caption, lines, "share of the true neighbours found", base=level, word="exact",
-                side="left")  # fmt: skip
+    return plot(
+        "approximations",
+        caption,
+        lines,
+        "share of the true neighbours found",
+        base=level,
+        word="exact",
+        side="left",
+    )
 
 
 def words(records: Records, row: Words, attribute: str) -> Figure | None:
-    """Appendix D's scatter: how much better exact neighbours are than approximate ones, by kind of word."""
+    """Appendix D's scatter: how much better exact neighbours are than approximate ones, by kind of
+    word."""
     record = records.get(row.name)
     if record is None or len(record["results"]["words"]) < 3:
         return None
@@ -116,8 +170,11 @@ def words(records: Records, row: Words, attribute: str) -> Figure | None:
     x = [float(w[attribute]) for w in kinds]
     y = [100 * (w["exact"] - w["approximate"]) for w in kinds]
     line = trend(x, y)
-    label = {"length": "length of the token, characters", "forward": "forward bigram entropy, nats",
-             "backward": "backward bigram entropy, nats"}[attribute]  # fmt: skip
+    label = {
+        "length": "length of the token, characters",
+        "forward": "forward bigram entropy, nats",
+        "backward": "backward bigram entropy, nats",
+    }[attribute]
 
     def draw(canvas: Canvas) -> None:
         axes = canvas.add_subplot()
@@ -130,7 +187,8 @@ def words(records: Records, row: Words, attribute: str) -> Figure | None:
         axes.grid(color=INK, alpha=0.12, linewidth=0.6)
 
     caption = (
-        f"{len(kinds)} token types with at least {row.least} occurrences. Below zero approximate neighbours help more "
+        f"{len(kinds)} token types with at least {row.least} occurrences. Below zero approximate "
+        "neighbours help more "
         f"often. Slope {line.slope:+.3f} points (95 %: {line.low:+.3f} to {line.high:+.3f})."
     ).replace("-", "−")
     name = f"words-{attribute}"
@@ -155,7 +213,8 @@ def plot(
     dotted: tuple[float, str] | None = None,
     side: Literal["left", "right"] = "right",
 ) -> Figure:
-    """Lines with markers, the level of the LM alone, and a dotted level with its own word; `side` is the words'."""
+    """Lines with markers, the level of the LM alone, and a dotted level with its own word; `side`
+    is the words'."""
 
     def draw(canvas: Canvas) -> None:
         axes = canvas.add_subplot()
@@ -168,9 +227,16 @@ def plot(
         levels += [(*dotted, (1, 2))] if dotted is not None else []
         for level, said, dashes in levels:
             axes.axhline(level, color=INK, linewidth=1, linestyle=(0, dashes))
-            axes.annotate(said, xy=(float(side == "right"), level), xycoords=axes.get_yaxis_transform(),
-                          xytext=(-2 if side == "right" else 2, 2), textcoords="offset points", ha=side, va="bottom",
-                          fontsize=8.5)  # fmt: skip
+            axes.annotate(
+                said,
+                xy=(float(side == "right"), level),
+                xycoords=axes.get_yaxis_transform(),
+                xytext=(-2 if side == "right" else 2, 2),
+                textcoords="offset points",
+                ha=side,
+                va="bottom",
+                fontsize=8.5,
+            )
             values.append(level)
         if values:
             low, high = min(values), max(values)
@@ -183,7 +249,9 @@ def plot(
         axes.set_ylabel("test perplexity")
         axes.grid(color=INK, alpha=0.12, linewidth=0.6)
         if lines:
-            canvas.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=8.5, handlelength=2.6)
+            canvas.legend(
+                loc="outside lower center", ncols=2, frameon=False, fontsize=8.5, handlelength=2.6
+            )
 
     return Figure(name, caption, drawing(name, caption, SIZE, draw))
 
@@ -192,8 +260,16 @@ def series(axes: Axes, place: int, line: Line) -> None:
     """One line in the style of its place."""
     turn, which = divmod(place, len(SERIES))
     dashes = DASHES[min(turn, len(DASHES) - 1)] if len(line.x) > 1 else "none"
-    axes.plot(line.x, line.y, color=SERIES[which], marker=MARKERS[which], markersize=3.2 if len(line.x) > 1 else 6,
-              linewidth=1.6, linestyle=dashes, label=line.label)  # fmt: skip
+    axes.plot(
+        line.x,
+        line.y,
+        color=SERIES[which],
+        marker=MARKERS[which],
+        markersize=3.2 if len(line.x) > 1 else 6,
+        linewidth=1.6,
+        linestyle=dashes,
+        label=line.label,
+    )
     if line.spread is not None:
         low, high = zip(*line.spread, strict=True)
         axes.vlines(line.x, low, high, color=SERIES[which], linewidth=1.2)

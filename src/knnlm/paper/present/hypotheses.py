@@ -1,4 +1,5 @@
-"""The hypotheses that the paper ruled out, in one table: what was tested, what came out, and what that says.
+"""The hypotheses that the paper ruled out, in one table: what was tested, what came out, and what
+that says.
 
 A hypothesis is decided by a finding in one of three ways:
 
@@ -26,13 +27,16 @@ from knnlm.paper.scales import Scale
 
 Named = Mapping[str, Finding]
 Decided = Literal["by itself", "against", "for"]
-NEIGHBOURS = {"tuned": "kNN helps, exact search (each at its own τ)", "on_calibrated": "kNN helps the calibrated LM"}
+NEIGHBOURS = {
+    "tuned": "kNN helps, exact search (each at its own τ)",
+    "on_calibrated": "kNN helps the calibrated LM",
+}
 NOT_YET = "not measured"
 
 
 class Hypothesis(NamedTuple):
-    """What could be the reason, what was tested, and the claims that decide: over the LM, and over the calibrated LM
-    (none where the question is the same)."""
+    """What could be the reason, what was tested, and the claims that decide: over the LM, and over
+    the calibrated LM (none where the question is the same)."""
 
     says: str
     tested: str
@@ -45,48 +49,119 @@ def hypotheses(records: Records, scale: Scale) -> tuple[Hypothesis, ...]:
     lms, step = len(scale.ruled_out.ensemble) + 1, scale.lm("memorised").preset.keep[-1]
     loss, learned = "the interpolated loss", "(att, one embedding a word)"
     return (
-        Hypothesis("It is the mixture of two metrics: the LM's is IP, the neighbours' L2",
-                   "neighbours (att) by IP, not L2", "against",
-                   ("L2 and IP differ little, exact search (each at its own τ)", None)),
-        _best_of("… it is L2 alone", "the words retrieved by {}, scored by their L2 to W_sm", "by itself",
-                  "retrieved words by their L2 to W_sm do not help ({})",
-                  {state: by_distance(scale, state) for state in STATES}, records),
-        _best_of("It is sparsity: few words get all the probability", "the LM's own {} likeliest words, renormalised",
-                  "by itself", "the LM's own {} likeliest words do not help",
-                  {str(k): Listed(k=k) for k in scale.ruled_out.lists}, records),
-        _best_of("It is which words are retrieved, not how near", "neighbours, not their words alone ({})",
-                  "against", "neighbours beat their words without their distances ({})",
-                  {"with duplicates": by_choice(scale, True), "each once": by_choice(scale, False)}, records),
-        Hypothesis("It is the window: the gain depends on how much context it holds",
-                   "the third of the tokens with most context, not with least: what neighbours gain, per token",
-                   "against", ("what neighbours gain does not depend on the context in the window", None)),
-        Hypothesis("It is the document: the gain depends on the part of it",
-                   "the last third of the places, not the first: what neighbours gain, per token",
-                   "against", ("what neighbours gain does not depend on the place in the document", None)),
-        Hypothesis("The LM can never choose some words (stolen probabilities)",
-                   "words that no state makes the most probable", "against", (STOLEN, None)),
-        _over("It is an ensemble: a second LM would do more", "a second LM, not neighbours", "for",
-              f"a second LM helps more than neighbours ({scale.ruled_out.ensemble[0]})"),
-        _over("… in which neighbours are one more LM", f"{lms - 1} LMs with neighbours, not {lms} LMs", "against",
-              f"{lms - 1} LMs with neighbours beat {lms} LMs"),
-        _over("… to which neighbours add nothing", f"neighbours on top of {lms} LMs", "against",
-              f"neighbours still help {lms} LMs"),
-        _over("It is memory of the training text", "an LM that memorised it", "by itself",
-              f"a memorising LM does not help ({step:,} updates further)"),
-        _over("… and neighbours are no more than that", "neighbours, not the LM that memorised", "against",
-              "neighbours help more than a memorising LM"),
-        _over("… and add nothing to it", "neighbours on top of the LM that memorised", "against",
-              "neighbours still help beside a memorising LM"),
-        _over("It is soft labels", "an LM taught by what the LM says", "by itself",
-              "an LM taught by the LM does not help"),
-        _over("… which teach more than the text does", "an LM taught by the LM, not by the text", "against",
-              "an LM taught by the LM is no better than one taught by the text"),
-        Hypothesis("A second softmax would do, if it learned to be mixed", "one on att, learned by the mixture's loss",
-                   "by itself", (f"{loss} does not beat the LM {learned} (each at its own τ)",
-                                 f"{loss} does not beat the calibrated LM {learned}")),
-        _over("… because it learns to be mixed", "the mixture's loss, not its own", "for",
-              f"{loss} beats the plain one {learned}"),
-    )  # fmt: skip
+        Hypothesis(
+            "It is the mixture of two metrics: the LM's is IP, the neighbours' L2",
+            "neighbours (att) by IP, not L2",
+            "against",
+            ("L2 and IP differ little, exact search (each at its own τ)", None),
+        ),
+        _best_of(
+            "… it is L2 alone",
+            "the words retrieved by {}, scored by their L2 to W_sm",
+            "by itself",
+            "retrieved words by their L2 to W_sm do not help ({})",
+            {state: by_distance(scale, state) for state in STATES},
+            records,
+        ),
+        _best_of(
+            "It is sparsity: few words get all the probability",
+            "the LM's own {} likeliest words, renormalised",
+            "by itself",
+            "the LM's own {} likeliest words do not help",
+            {str(k): Listed(k=k) for k in scale.ruled_out.lists},
+            records,
+        ),
+        _best_of(
+            "It is which words are retrieved, not how near",
+            "neighbours, not their words alone ({})",
+            "against",
+            "neighbours beat their words without their distances ({})",
+            {"with duplicates": by_choice(scale, True), "each once": by_choice(scale, False)},
+            records,
+        ),
+        Hypothesis(
+            "It is the window: the gain depends on how much context it holds",
+            "the third of the tokens with most context, not with least: what neighbours gain, per "
+            "token",
+            "against",
+            ("what neighbours gain does not depend on the context in the window", None),
+        ),
+        Hypothesis(
+            "It is the document: the gain depends on the part of it",
+            "the last third of the places, not the first: what neighbours gain, per token",
+            "against",
+            ("what neighbours gain does not depend on the place in the document", None),
+        ),
+        Hypothesis(
+            "The LM can never choose some words (stolen probabilities)",
+            "words that no state makes the most probable",
+            "against",
+            (STOLEN, None),
+        ),
+        _over(
+            "It is an ensemble: a second LM would do more",
+            "a second LM, not neighbours",
+            "for",
+            f"a second LM helps more than neighbours ({scale.ruled_out.ensemble[0]})",
+        ),
+        _over(
+            "… in which neighbours are one more LM",
+            f"{lms - 1} LMs with neighbours, not {lms} LMs",
+            "against",
+            f"{lms - 1} LMs with neighbours beat {lms} LMs",
+        ),
+        _over(
+            "… to which neighbours add nothing",
+            f"neighbours on top of {lms} LMs",
+            "against",
+            f"neighbours still help {lms} LMs",
+        ),
+        _over(
+            "It is memory of the training text",
+            "an LM that memorised it",
+            "by itself",
+            f"a memorising LM does not help ({step:,} updates further)",
+        ),
+        _over(
+            "… and neighbours are no more than that",
+            "neighbours, not the LM that memorised",
+            "against",
+            "neighbours help more than a memorising LM",
+        ),
+        _over(
+            "… and add nothing to it",
+            "neighbours on top of the LM that memorised",
+            "against",
+            "neighbours still help beside a memorising LM",
+        ),
+        _over(
+            "It is soft labels",
+            "an LM taught by what the LM says",
+            "by itself",
+            "an LM taught by the LM does not help",
+        ),
+        _over(
+            "… which teach more than the text does",
+            "an LM taught by the LM, not by the text",
+            "against",
+            "an LM taught by the LM is no better than one taught by the text",
+        ),
+        Hypothesis(
+            "A second softmax would do, if it learned to be mixed",
+            "one on att, learned by the mixture's loss",
+            "by itself",
+            (
+                f"{loss} does not beat the LM {learned} (each at its own τ)",
+                f"{loss} does not beat the calibrated LM {learned}",
+            ),
+        ),
+        _over(
+            "… because it learns to be mixed",
+            "the mixture's loss, not its own",
+            "for",
+            f"{loss} beats the plain one {learned}",
+        ),
+    )
 
 
 def _over(says: str, tested: str, decided: Decided, claim: str) -> Hypothesis:
@@ -95,15 +170,20 @@ def _over(says: str, tested: str, decided: Decided, claim: str) -> Hypothesis:
 
 def _best_of(
     says: str, tested: str, decided: Decided, claim: str, rows: Mapping[str, Any], records: Records
-) -> Hypothesis:  # fmt: skip
-    """A hypothesis that several rows could carry: the one that is best on validation text, over the LM and over the
-    calibrated LM, which may be two."""
+) -> Hypothesis:
+    """A hypothesis that several rows could carry: the one that is best on validation text, over the
+    LM and over the calibrated LM, which may be two."""
     best = []
     for field in OVER:
-        ppl = {words: records[row.name]["results"][field]["valid_ppl"] for words, row in rows.items()
-               if row.name in records}  # fmt: skip
+        ppl = {
+            words: records[row.name]["results"][field]["valid_ppl"]
+            for words, row in rows.items()
+            if row.name in records
+        }
         best.append(min(ppl, key=lambda words: ppl[words], default=next(iter(rows))))
-    shown = tested.format(best[0]) + (f" (over the calibrated LM: {best[1]})" if best[0] != best[1] else "")
+    shown = tested.format(best[0]) + (
+        f" (over the calibrated LM: {best[1]})" if best[0] != best[1] else ""
+    )
     claims = (claim.format(best[0]), f"{claim.format(best[1])}{OVER_CALIBRATED}")
     return Hypothesis(says, shown, decided, claims)
 
@@ -116,29 +196,48 @@ def hypotheses_parts(named: Named, records: Records, scale: Scale) -> list[Part]
         return []
     rows = []
     for h in every:
-        first, second = (_decided(h, name, field, found) for name, field in zip(h.claims, NEIGHBOURS, strict=True))
+        first, second = (
+            _decided(h, name, field, found)
+            for name, field in zip(h.claims, NEIGHBOURS, strict=True)
+        )
         effects = [_effect(name, found, records, scale) for name in h.claims]
         rows.append((h.says, first, second, h.tested, *effects))
     return [
         _reading(named),
-        Table(("hypothesis", "verdict over the LM", "verdict over the calibrated LM", "effect of", "effect over the LM",
-               "effect over the calibrated LM"), tuple(rows)),
-    ]  # fmt: skip
+        Table(
+            (
+                "hypothesis",
+                "verdict over the LM",
+                "verdict over the calibrated LM",
+                "effect of",
+                "effect over the LM",
+                "effect over the calibrated LM",
+            ),
+            tuple(rows),
+        ),
+    ]
 
 
 def _reading(named: Named) -> str:
     places = f"{100 * MARGIN:g} %"
     text = (
-        "Each hypothesis is put to a test. **Ruled out**: what was tested does not help, or what speaks against it "
-        "holds. **A part at most**: it helps, but its whole interval lies below half of what neighbours gain. **Not "
-        "ruled out** is not to say that it is true. **Undecided**: the interval allows either (places differ from "
-        f"{places} on). Of several ways to test the same, the one that is best on validation text. Effects are of "
+        "Each hypothesis is put to a test. **Ruled out**: what was tested does not help, or what "
+        "speaks against it "
+        "holds. **A part at most**: it helps, but its whole interval lies below half of what "
+        "neighbours gain. **Not "
+        "ruled out** is not to say that it is true. **Undecided**: the interval allows either "
+        "(places differ from "
+        f"{places} on). Of several ways to test the same, the one that is best on validation text. "
+        "Effects are of "
         "perplexity per word where nothing else is said."
     )
     gains = [named[name].effect for name in NEIGHBOURS.values() if name in named]
     if len(gains) == 2:
-        text += (f" For comparison, neighbours themselves gain {percent(gains[0])} over the LM and {percent(gains[1])} "
-                 "over the calibrated LM.")  # fmt: skip
+        text += (
+            f" For comparison, neighbours themselves gain {percent(gains[0])} over the LM and "
+            f"{percent(gains[1])} "
+            "over the calibrated LM."
+        )
     return text
 
 
@@ -153,7 +252,11 @@ def _decided(h: Hypothesis, name: str | None, field: str, named: Named) -> str:
     if against:
         return "**ruled out**"
     whole = named.get(NEIGHBOURS[field])
-    part = h.decided == "by itself" and whole is not None and math.log1p(f.high) < math.log1p(whole.effect) / 2
+    part = (
+        h.decided == "by itself"
+        and whole is not None
+        and math.log1p(f.high) < math.log1p(whole.effect) / 2
+    )
     return "**a part at most**" if part else "**not ruled out**"
 
 
@@ -162,8 +265,11 @@ def _effect(name: str | None, named: Named, records: Records, scale: Scale) -> s
         return ""
     if name != STOLEN:
         return numbers(named[name], paper=False)
-    found = [records[row.name]["results"] for row in ruled_out.stolen(scale).rows
-             if row.name in records and row.lm[0] in scale.seeds]  # fmt: skip
+    found = [
+        records[row.name]["results"]
+        for row in ruled_out.stolen(scale).rows
+        if row.name in records and row.lm[0] in scale.seeds
+    ]
     worst = max(found, key=lambda r: r["unreachable"])
     return f"{worst['unreachable']:,} of {worst['words']:,} words"
 

@@ -1,4 +1,5 @@
-"""How a report was made, from the provenance of its records: time, machine, versions, and what is not here yet."""
+"""How a report was made, from the provenance of its records: time, machine, versions, and what is
+not here yet."""
 
 from typing import Any, NamedTuple
 
@@ -25,12 +26,15 @@ def making(records: Records, scale: Scale) -> list[Part]:
     versions = sorted({", ".join(f"{k} {v}" for k, v in m["versions"].items()) for m in made})
     machines = sorted({_machine(m) for m in made})
     return [
-        f"Made on {'; '.join(machines)}. Commits: {', '.join(commits)}. Versions: {'; '.join(versions)}.",
-        "Minutes by the clock, stores, indexes and searches included. What several recipes share is counted with the "
+        f"Made on {'; '.join(machines)}. Commits: {', '.join(commits)}. Versions: "
+        f"{'; '.join(versions)}.",
+        "Minutes by the clock, stores, indexes and searches included. What several recipes share "
+        "is counted with the "
         "first that has it.",
         times(records, scale),
         missing(records, scale),
-        "Every number is in rows/, one JSON for each row, with the command that makes it. All of them: "
+        "Every number is in rows/, one JSON for each row, with the command that makes it. All of "
+        "them: "
         f"`knnlm reproduce all --scale {scale.name}`.",
     ]
 
@@ -41,28 +45,47 @@ def times(records: Records, scale: Scale) -> Table:
     trained: dict[str, float] = {}
     lines: list[_Time] = []
     for recipe in recipes(scale):
-        new = {row: records[row.name]["provenance"] for row in recipe.rows if row.name in records.keys() - counted}
+        new = {
+            row: records[row.name]["provenance"]
+            for row in recipe.rows
+            if row.name in records.keys() - counted
+        }
         counted |= {row.name for row in recipe.rows}
         lms: dict[str, float] = {}
         for row, made in new.items():
             lms |= {row.lm[0]: made["train_seconds"], **made.get("others_train_seconds", {})}
-        lms = {lm: seconds for lm, seconds in lms.items() if scale.other(lm) is None and lm not in trained}
+        lms = {
+            lm: seconds
+            for lm, seconds in lms.items()
+            if scale.other(lm) is None and lm not in trained
+        }
         trained |= lms
         if new:
             seconds = sum(made["seconds"] for made in new.values())
             lines.append(_Time(recipe.name, len(new), seconds, len(lms), sum(lms.values())))
-    lines.append(_Time(
-        "all", sum(t.rows for t in lines), sum(t.seconds for t in lines), sum(t.lms for t in lines),
-        sum(t.training for t in lines),
-    ))  # fmt: skip
+    lines.append(
+        _Time(
+            "all",
+            sum(t.rows for t in lines),
+            sum(t.seconds for t in lines),
+            sum(t.lms for t in lines),
+            sum(t.training for t in lines),
+        )
+    )
     return Table(
         ("recipe", "rows", "minutes", "LMs trained", "minutes", "in all"),
         tuple(
-            (t.recipe, str(t.rows), _minutes(t.seconds), str(t.lms or ""), _minutes(t.training),
-             _minutes(t.seconds + t.training))
+            (
+                t.recipe,
+                str(t.rows),
+                _minutes(t.seconds),
+                str(t.lms or ""),
+                _minutes(t.training),
+                _minutes(t.seconds + t.training),
+            )
             for t in lines
         ),
-    )  # fmt: skip
+    )
 
 
 def missing(records: Records, scale: Scale) -> str:

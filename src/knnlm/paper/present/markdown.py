@@ -7,8 +7,9 @@ from knnlm.paper.present.content import Figure, Section, Table
 
 def markdown(title: str, sections: Sequence[Section], figures: str) -> str:
     """The whole file; figures are linked from the folder `figures`."""
-    return f"# {title}\n\nGenerated from the records by `knnlm reproduce`; edit nothing here.\n\n" + body(
-        sections, figures, "##"
+    return (
+        f"# {title}\n\nGenerated from the records by `knnlm reproduce`; edit nothing here.\n\n"
+        + body(sections, figures, "##")
     )
 
 

@@ -1,4 +1,5 @@
-"""Sections as one HTML page that needs nothing else: no script, no network. Knows nothing of what they say."""
+"""Sections as one HTML page that needs nothing else: no script, no network. Knows nothing of what
+they say."""
 
 import html
 import re
@@ -31,10 +32,20 @@ svg.plot { width: 100%; min-width: 34rem; height: auto; } code { font-size: .92e
 @media print { body { max-width: none; font-size: 11px; } .scroll { overflow: visible; }
   figure { break-inside: avoid; } }
 """
-_VERDICTS = {"holds": "holds", "does not hold": "fails", "undecided": "open", "no question": "open",
-             "ruled out": "holds", "not ruled out": "fails", "a part at most": "open", "not measured": "open",
-             "gone without it": "fails", "there without it": "holds", "pushes that way": "fails",
-             "does not": "holds"}  # fmt: skip
+_VERDICTS = {
+    "holds": "holds",
+    "does not hold": "fails",
+    "undecided": "open",
+    "no question": "open",
+    "ruled out": "holds",
+    "not ruled out": "fails",
+    "a part at most": "open",
+    "not measured": "open",
+    "gone without it": "fails",
+    "there without it": "holds",
+    "pushes that way": "fails",
+    "does not": "holds",
+}
 _BOLD = re.compile(r"\*\*(.+?)\*\*")
 _INTERVAL = re.compile(r" (\([^()]+ to [^()]+\))$")
 _BELOW = r'<br><span class="interval">\1</span>'
@@ -42,7 +53,9 @@ _BELOW = r'<br><span class="interval">\1</span>'
 
 def page(title: str, sections: Sequence[Section]) -> str:
     """The whole page."""
-    links = "".join(f'<li><a href="#s{i}">{html.escape(s.title)}</a></li>' for i, s in enumerate(sections))
+    links = "".join(
+        f'<li><a href="#s{i}">{html.escape(s.title)}</a></li>' for i, s in enumerate(sections)
+    )
     body = "\n".join(_section(i, s) for i, s in enumerate(sections))
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{html.escape(title)}</title>\n'
@@ -58,7 +71,9 @@ def _section(place: int, section: Section) -> str:
         if isinstance(part, Table):
             parts.append(_table(part))
         elif isinstance(part, Figure):
-            parts.append(f"<figure>{part.svg}<figcaption>{html.escape(part.caption)}</figcaption></figure>")
+            parts.append(
+                f"<figure>{part.svg}<figcaption>{html.escape(part.caption)}</figcaption></figure>"
+            )
         else:
             parts.append(f"<p>{_inline(part)}</p>")
     return "\n".join(parts)
@@ -66,9 +81,13 @@ def _section(place: int, section: Section) -> str:
 
 def _table(table: Table) -> str:
     kinds = ["" if kind == "numbers" else f' class="{kind}"' for kind in table.kinds()]
-    head = "".join(f'<th scope="col"{k}>{html.escape(c)}</th>' for c, k in zip(table.columns, kinds, strict=True))
+    head = "".join(
+        f'<th scope="col"{k}>{html.escape(c)}</th>'
+        for c, k in zip(table.columns, kinds, strict=True)
+    )
     rows = "\n".join(
-        "<tr>" + "".join(_cell(c, k) for c, k in zip(row, kinds, strict=True)) + "</tr>" for row in table.rows
+        "<tr>" + "".join(_cell(c, k) for c, k in zip(row, kinds, strict=True)) + "</tr>"
+        for row in table.rows
     )
     note = f'<p class="note">{html.escape(table.note)}</p>' if table.note else ""
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody></table></div>{note}'

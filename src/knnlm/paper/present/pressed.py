@@ -20,11 +20,21 @@ def pressed_figure(records: Records, scale: Scale) -> Figure | None:
         points = []
         for size in (*scale.learning.fewer, *scale.learning.clusters):
             names = seeds_of(records, pressed(state, size))
-            ppls = [p for name in names if (p := records[name]["results"]["on_calibrated"]["ppl"]) is not None]
+            ppls = [
+                p
+                for name in names
+                if (p := records[name]["results"]["on_calibrated"]["ppl"]) is not None
+            ]
             if ppls:
-                points.append((scale.clusters("main", size), float(np.mean(ppls)), (min(ppls), max(ppls))))
+                points.append(
+                    (scale.clusters("main", size), float(np.mean(ppls)), (min(ppls), max(ppls)))
+                )
         whole = records.get(Unmasked(state=state).name)
-        if points and whole is not None and (ppl := whole["results"]["on_calibrated"]["ppl"]) is not None:
+        if (
+            points
+            and whole is not None
+            and (ppl := whole["results"]["on_calibrated"]["ppl"]) is not None
+        ):
             points.append((whole["results"]["rows"], ppl, (ppl, ppl)))
         if points:
             lines.append(Line(f"clusters of {state}", *map(list, zip(*points, strict=True))))
@@ -33,9 +43,19 @@ def pressed_figure(records: Records, scale: Scale) -> Figure | None:
         return None
     base, level = knn["results"]["base"]["calibrated_ppl"], knn["results"]["on_calibrated"]["ppl"]
     caption = (
-        "Test perplexity over the calibrated LM against the number of clusters that the store is pressed to, each at "
-        "its own τ; the last point of a line is the store itself, all of its rows voting. Bars span the seeds. Dotted: "
+        "Test perplexity over the calibrated LM against the number of clusters that the store is "
+        "pressed to, each at "
+        "its own τ; the last point of a line is the store itself, all of its rows voting. Bars "
+        "span the seeds. Dotted: "
         f"the nearest {paper_arm(scale).k:,} rows (exact search on att)."
     )
-    return plot("clusters", caption, lines, "clusters", log=True, base=base, word="the calibrated LM",
-                dotted=(level, "the nearest"))  # fmt: skip
+    return plot(
+        "clusters",
+        caption,
+        lines,
+        "clusters",
+        log=True,
+        base=base,
+        word="the calibrated LM",
+        dotted=(level, "the nearest"),
+    )

@@ -1,4 +1,5 @@
-"""When each reason holds: the main effects against training progress and against width, drawn from records."""
+"""When each reason holds: the main effects against training progress and against width, drawn from
+records."""
 
 import math
 
@@ -15,8 +16,19 @@ from knnlm.report.svg import INK, drawing
 
 SHARE = "share that a learned head has"
 OVER = "the same over the calibrated LM"
-EFFECTS = ("gain of kNN", "gain over the calibrated LM", "att over ffn", "approximate over exact", SHARE, OVER)
-LINES = {"main": "with dropout", "no-dropout": "without dropout", "overfitted": "without dropout, for longer"}
+EFFECTS = (
+    "gain of kNN",
+    "gain over the calibrated LM",
+    "att over ffn",
+    "approximate over exact",
+    SHARE,
+    OVER,
+)
+LINES = {
+    "main": "with dropout",
+    "no-dropout": "without dropout",
+    "overfitted": "without dropout, for longer",
+}
 
 
 def points(records: Records, scale: Scale) -> dict[tuple[str, int | None], dict[str, Effect]]:
@@ -25,14 +37,18 @@ def points(records: Records, scale: Scale) -> dict[tuple[str, int | None], dict[
     for lm, step in (*scale.checkpoints, *((name, None) for name in (*scale.widths, *scale.seeds))):
         index, exact, ffn = arms(scale, lm, step)
         terms = {
-            EFFECTS[0]: gain(exact, "tuned"), EFFECTS[1]: gain(exact, "on_calibrated", "calibrated"),
-            EFFECTS[2]: better(exact, ffn, "tuned"), EFFECTS[3]: better(index, exact, "tuned"),
-        }  # fmt: skip
+            EFFECTS[0]: gain(exact, "tuned"),
+            EFFECTS[1]: gain(exact, "on_calibrated", "calibrated"),
+            EFFECTS[2]: better(exact, ffn, "tuned"),
+            EFFECTS[3]: better(index, exact, "tuned"),
+        }
         if all(arm.name in records for arm in (index, exact, ffn)):
             found[lm, step] = {name: _effect(t, records) for name, t in terms.items()}
             head = [Learned(of=lm, step=step).name]
             found[lm, step][SHARE] = share_of_gain(records, head, exact.name)
-            found[lm, step][OVER] = share_of_gain(records, head, exact.name, "on_calibrated", "calibrated")
+            found[lm, step][OVER] = share_of_gain(
+                records, head, exact.name, "on_calibrated", "calibrated"
+            )
     return found
 
 
@@ -46,11 +62,18 @@ def table(records: Records, scale: Scale) -> Table:
     rows = []
     for (lm, step), effects in points(records, scale).items():
         about = records[arms(scale, lm, step)[1].name]["results"]["lm"]
-        rows.append((
-            lm, f"{about['step']:,}", number(about["train_ppl"], 1), number(about["valid_ppl"], 1),
-            *("" if math.isnan(e.value) else f"{percent(e.value)} ({interval(e.low, e.high)})"
-              for e in (effects[n] for n in EFFECTS)),
-        ))  # fmt: skip
+        rows.append(
+            (
+                lm,
+                f"{about['step']:,}",
+                number(about["train_ppl"], 1),
+                number(about["valid_ppl"], 1),
+                *(
+                    "" if math.isnan(e.value) else f"{percent(e.value)} ({interval(e.low, e.high)})"
+                    for e in (effects[n] for n in EFFECTS)
+                ),
+            )
+        )
     return Table(("LM", "update", "training PPL", "validation PPL", *EFFECTS), tuple(rows))
 
 
@@ -64,15 +87,21 @@ def progress(records: Records, scale: Scale) -> Figure | None:
         at = dict(sorted(at.items()))
         for effect in EFFECTS:
             values = [at[s][effect] for s in at]
-            panels[effect].append(Line(
-                LINES.get(lm, lm), list(at),
-                [100 * v.value for v in values], [(100 * v.low, 100 * v.high) for v in values],
-            ))  # fmt: skip
+            panels[effect].append(
+                Line(
+                    LINES.get(lm, lm),
+                    list(at),
+                    [100 * v.value for v in values],
+                    [(100 * v.low, 100 * v.high) for v in values],
+                )
+            )
     if not any(line.x for lines in panels.values() for line in lines):
         return None
     caption = (
-        "The main effects, each arm at its tuned τ, against updates of training; bars are 95 % intervals over "
-        "documents. With dropout the LM goes from under-trained to its best; without, it learns faster, and trained "
+        "The main effects, each arm at its tuned τ, against updates of training; bars are 95 % "
+        "intervals over "
+        "documents. With dropout the LM goes from under-trained to its best; without, it learns "
+        "faster, and trained "
         "for longer it overfits."
     )
     return _panels("regimes-progress", caption, panels, "updates of training")
@@ -92,9 +121,13 @@ def width(records: Records, scale: Scale) -> Figure | None:
         values = [found[lm, None][effect] for lm in have]
         widths = [scale.lm(lm).preset.width for lm in have]
         panels[effect] = [
-            Line("each LM at its best", widths, [100 * v.value for v in values],
-                 [(100 * v.low, 100 * v.high) for v in values])
-        ]  # fmt: skip
+            Line(
+                "each LM at its best",
+                widths,
+                [100 * v.value for v in values],
+                [(100 * v.low, 100 * v.high) for v in values],
+            )
+        ]
     if not panels[EFFECTS[0]][0].x:
         return None
     caption = "The main effects, each arm at its tuned τ, against the width of the base LM; bars are 95 % intervals."
@@ -118,6 +151,8 @@ def _panels(name: str, caption: str, panels: dict[str, list[Line]], label: str) 
         for axes in grid[2]:
             axes.set_xlabel(label)
         handles, labels = grid.flat[0].get_legend_handles_labels()
-        canvas.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False, fontsize=8.5)
+        canvas.legend(
+            handles, labels, loc="outside lower center", ncols=2, frameon=False, fontsize=8.5
+        )
 
     return Figure(name, caption, drawing(name, caption, (7.0, 6.8), draw))

@@ -28,17 +28,40 @@ def listed_table(records: Records, rows: Sequence[Any]) -> Table:
             continue
         r = records[row.name]["results"]
         one, own, over = r["tau_1"], r["tuned"], r["on_calibrated"]
-        cells.append((
-            _list_words(row), f"{r['coverage']:.3f}", number(one["ppl"]), number(own["ppl"]), f"{own['lambda']:.3f}",
-            _tau(own), changes(r, own["ppl"])[0], number(over["ppl"]), changes(r, over["ppl"])[1],
-        ))  # fmt: skip
-    columns = ("list", "coverage", "interp. at τ = 1", "at its own τ", "λ", "τ", "vs base", "over the calibrated LM",
-               "vs calibrated")  # fmt: skip
-    return Table(columns, tuple(cells), "No τ: the list has no share. τ = ∞: every word of the list counts the same.")
+        cells.append(
+            (
+                _list_words(row),
+                f"{r['coverage']:.3f}",
+                number(one["ppl"]),
+                number(own["ppl"]),
+                f"{own['lambda']:.3f}",
+                _tau(own),
+                changes(r, own["ppl"])[0],
+                number(over["ppl"]),
+                changes(r, over["ppl"])[1],
+            )
+        )
+    columns = (
+        "list",
+        "coverage",
+        "interp. at τ = 1",
+        "at its own τ",
+        "λ",
+        "τ",
+        "vs base",
+        "over the calibrated LM",
+        "vs calibrated",
+    )
+    return Table(
+        columns,
+        tuple(cells),
+        "No τ: the list has no share. τ = ∞: every word of the list counts the same.",
+    )
 
 
 def _tau(at: Any) -> str:
-    """τ; where the list has no share it is any, and where it is huge all words of the list are alike."""
+    """τ; where the list has no share it is any, and where it is huge all words of the list are
+    alike."""
     if at["lambda"] < 0.001:
         return ""
     return "∞" if at["temperature"] > 1000 else f"{at['temperature']:.3g}"
@@ -63,23 +86,56 @@ def ensembles_table(records: Records, rows: Sequence[Any], label: str = "") -> T
             continue
         r = records[row.name]["results"]
         one = r["others"][0] if len(r["others"]) == 1 and not row.neighbours else None
-        cells.append((
-            members(row), number(one["train_ppl"], 1) if one and one["train_ppl"] is not None else "",
-            number(one["ppl"]) if one else "", number(one["calibrated_ppl"]) if one else "",
-            " / ".join(f"{s:.2f}" for s in r["tuned"]["shares"]), number(r["tuned"]["ppl"]),
-            changes(r, r["tuned"]["ppl"])[0], number(r["on_calibrated"]["ppl"]),
-            changes(r, r["on_calibrated"]["ppl"])[1], number(one["oracle"]) if one else "",
-            f"{one['helping']:.3f}" if one else "",
-        ))  # fmt: skip
+        cells.append(
+            (
+                members(row),
+                number(one["train_ppl"], 1) if one and one["train_ppl"] is not None else "",
+                number(one["ppl"]) if one else "",
+                number(one["calibrated_ppl"]) if one else "",
+                " / ".join(f"{s:.2f}" for s in r["tuned"]["shares"]),
+                number(r["tuned"]["ppl"]),
+                changes(r, r["tuned"]["ppl"])[0],
+                number(r["on_calibrated"]["ppl"]),
+                changes(r, r["on_calibrated"]["ppl"])[1],
+                number(one["oracle"]) if one else "",
+                f"{one['helping']:.3f}" if one else "",
+            )
+        )
     for theirs in published()[label] if label and cells else ():
         c = theirs.cells
-        cells.append((
-            f"paper: {theirs.name}", "", number(c["ppl"]), "", f"{1 - c['lambda']:.2f} / {c['lambda']:.2f}",
-            number(c["interp"], 3), percent(theirs.change), "", "", number(c["oracle"], 3), f"{c['helping']:.3f}",
-        ))  # fmt: skip
-    columns = ("with the main LM", "training PPL", "PPL alone", "calibrated", "weights", "interp.", "vs base",
-               "all calibrated", "vs calibrated", "oracle", "helping")  # fmt: skip
-    return Table(columns, tuple(cells), "Weights: of the main LM first, then in order. Oracle and helping: of pairs.")
+        cells.append(
+            (
+                f"paper: {theirs.name}",
+                "",
+                number(c["ppl"]),
+                "",
+                f"{1 - c['lambda']:.2f} / {c['lambda']:.2f}",
+                number(c["interp"], 3),
+                percent(theirs.change),
+                "",
+                "",
+                number(c["oracle"], 3),
+                f"{c['helping']:.3f}",
+            )
+        )
+    columns = (
+        "with the main LM",
+        "training PPL",
+        "PPL alone",
+        "calibrated",
+        "weights",
+        "interp.",
+        "vs base",
+        "all calibrated",
+        "vs calibrated",
+        "oracle",
+        "helping",
+    )
+    return Table(
+        columns,
+        tuple(cells),
+        "Weights: of the main LM first, then in order. Oracle and helping: of pairs.",
+    )
 
 
 def members(row: Ensemble) -> str:
@@ -105,7 +161,8 @@ def ensembles_figure(records: Records, scale: Scale) -> Figure | None:
     if not any(len(line.x) > 1 for line in lines):
         return None
     caption = (
-        "Test perplexity against the number of components: K LMs, or K−1 LMs with the neighbours of the first; LMs as "
+        "Test perplexity against the number of components: K LMs, or K−1 LMs with the neighbours "
+        "of the first; LMs as "
         "they are, and each calibrated."
     )
 
@@ -119,7 +176,11 @@ def _of_ensemble(records: Records, scale: Scale, row: Ensemble, field: str) -> f
     """Its perplexity; of the main LM alone, that of its base."""
     if not row.others and not row.neighbours:
         first = records.get(ensembling.with_lms(scale, 0, knn=True).name)
-        return None if first is None else first["results"]["base"]["ppl" if field == "tuned" else "calibrated_ppl"]
+        return (
+            None
+            if first is None
+            else first["results"]["base"]["ppl" if field == "tuned" else "calibrated_ppl"]
+        )
     return records[row.name]["results"][field]["ppl"] if row.name in records else None
 
 
@@ -130,9 +191,12 @@ def location_figure(records: Records, scale: Scale) -> Figure | None:
         return None
     r = records[row.name]["results"]
     caption = (
-        "The LM's loss and what neighbours gain (nats per token) against the tokens of context in the window (behind a "
-        f"document's first window) and against the place in the document{_cut(scale)}; each point is the mean over a "
-        "sixteenth of the tokens: of all for the loss, of those that were searched for for the gain."
+        "The LM's loss and what neighbours gain (nats per token) against the tokens of context in "
+        "the window (behind a "
+        f"document's first window) and against the place in the document{_cut(scale)}; each point "
+        "is the mean over a "
+        "sixteenth of the tokens: of all for the loss, of those that were searched for for the "
+        "gain."
     )
 
     def draw(canvas: Canvas) -> None:
@@ -143,8 +207,13 @@ def location_figure(records: Records, scale: Scale) -> Figure | None:
             for line, what in enumerate(("loss", "gain")):
                 axes = grid[line][column]
                 points = r[place][what]["ranges"]
-                series(axes, line, Line("", [p["place"] for p in points], [p["mean"] for p in points]))
-                axes.set_title(f"{'loss of the LM' if what == 'loss' else 'gain of neighbours'}, nats", fontsize=9.5)
+                series(
+                    axes, line, Line("", [p["place"] for p in points], [p["mean"] for p in points])
+                )
+                axes.set_title(
+                    f"{'loss of the LM' if what == 'loss' else 'gain of neighbours'}, nats",
+                    fontsize=9.5,
+                )
                 axes.grid(color=INK, alpha=0.12, linewidth=0.6)
             grid[1][column].set_xlabel(label)
 
@@ -156,21 +225,34 @@ def location_table(records: Records, scale: Scale) -> Table:
     cells = []
     for row in ruled_out.location(scale).rows:
         for place, where in PLACES.items() if row.name in records else ():
-            each = [(words, records[row.name]["results"][place][what]) for what, words in QUANTITIES.items()]
+            each = [
+                (words, records[row.name]["results"][place][what])
+                for what, words in QUANTITIES.items()
+            ]
             cells += [
-                (f"{row.lm[0]}: {words} and {where}", f"{r['tokens']:,}", signed(r["r"], 3),
-                 f"{signed(r['low'], 3)} to {signed(r['high'], 3)}")
-                for words, r in each if "r" in r
-            ]  # fmt: skip
+                (
+                    f"{row.lm[0]}: {words} and {where}",
+                    f"{r['tokens']:,}",
+                    signed(r["r"], 3),
+                    f"{signed(r['low'], 3)} to {signed(r['high'], 3)}",
+                )
+                for words, r in each
+                if "r" in r
+            ]
     note = (
-        "Pearson's r over tokens, documents resampled for the interval. In the window: of tokens behind a document's "
+        "Pearson's r over tokens, documents resampled for the interval. In the window: of tokens "
+        "behind a document's "
         "first window."
     )
     return Table(("of", "tokens", "correlation", "95 %"), tuple(cells), note)
 
 
 def _cut(scale: Scale) -> str:
-    return f", of which the first {scale.eval_characters:,} characters are used" if scale.eval_characters else ""
+    return (
+        f", of which the first {scale.eval_characters:,} characters are used"
+        if scale.eval_characters
+        else ""
+    )
 
 
 def reach_table(records: Records, scale: Scale) -> Table:
@@ -179,7 +261,22 @@ def reach_table(records: Records, scale: Scale) -> Table:
     for row in ruled_out.stolen(scale).rows:
         if row.name in records:
             r = records[row.name]["results"]
-            cells.append((row.lm[0], f"{r['lm'].get('width', 0):,}", f"{r['words']:,}", f"{r['unreachable']:,}",
-                          f"{r['programmes']:,}"))  # fmt: skip
-    return Table(("LM", "width", "words", "that no state can make the most probable",
-                  "decided by a linear programme"), tuple(cells))  # fmt: skip
+            cells.append(
+                (
+                    row.lm[0],
+                    f"{r['lm'].get('width', 0):,}",
+                    f"{r['words']:,}",
+                    f"{r['unreachable']:,}",
+                    f"{r['programmes']:,}",
+                )
+            )
+    return Table(
+        (
+            "LM",
+            "width",
+            "words",
+            "that no state can make the most probable",
+            "decided by a linear programme",
+        ),
+        tuple(cells),
+    )

@@ -18,12 +18,16 @@ from knnlm.paper.rows import Counts, Evaluate, Recipe, Unmasked, Words
 from knnlm.paper.scales import Scale
 
 _UNITS = (
-    "τ has the unit of the scores, so τ = 1 means another peakiness for every LM, layer and width. In units of the "
-    "spread of the neighbours' scores (the median over queries of best minus median score) temperatures compare."
+    "τ has the unit of the scores, so τ = 1 means another peakiness for every LM, layer and width. "
+    "In units of the "
+    "spread of the neighbours' scores (the median over queries of best minus median score) "
+    "temperatures compare."
 )
 _PROBED = (
-    "The index of each size is the default for its rows, always with 32 lists probed: a small store has fewer lists, "
-    "so a larger share of it is searched. The paper probed 32 of 4096 at every size. Recall at each size, one draw:"
+    "The index of each size is the default for its rows, always with 32 lists probed: a small "
+    "store has fewer lists, "
+    "so a larger share of it is searched. The paper probed 32 of 4096 at every size. Recall at "
+    "each size, one draw:"
 )
 
 
@@ -33,18 +37,33 @@ def substitutes_sections(records: Records, scale: Scale, found: Findings) -> lis
     curve = [f for f in (substitutes.capacity_figure(records, scale),) if f is not None]
     clusters = [f for f in (pressed_figure(records, scale),) if f is not None]
     return [
-        Section("Without a search: the paper's claims about substitutes",
-                [words.counts(found.learned), tables.findings_table(measured(found.learned)), *drawn]
-                if measured(found.learned) else []),
+        Section(
+            "Without a search: the paper's claims about substitutes",
+            [words.counts(found.learned), tables.findings_table(measured(found.learned)), *drawn]
+            if measured(found.learned)
+            else [],
+        ),
         Section("Table 2: a second softmax", [substitutes.heads_table(records, scale)]),
-        Section("More embeddings for each word", [*curve, substitutes.capacity_table(records, scale)]),
-        Section("Embeddings for the words that need them", [substitutes.adaptive_table(records, scale)]),
+        Section(
+            "More embeddings for each word", [*curve, substitutes.capacity_table(records, scale)]
+        ),
+        Section(
+            "Embeddings for the words that need them", [substitutes.adaptive_table(records, scale)]
+        ),
         Section("Mixtures of softmaxes", [substitutes.softmaxes_table(records, scale)]),
-        Section("Clusters, and learning to be mixed", [*clusters, substitutes.others_table(records, scale)]),
-        Section("The best without a search",
-                [substitutes.beyond_table(records, scale), tables.findings_table(measured(found.beyond))]),
+        Section(
+            "Clusters, and learning to be mixed",
+            [*clusters, substitutes.others_table(records, scale)],
+        ),
+        Section(
+            "The best without a search",
+            [
+                substitutes.beyond_table(records, scale),
+                tables.findings_table(measured(found.beyond)),
+            ],
+        ),
         Section("Learning rates", [substitutes.rates_table(records)]),
-    ]  # fmt: skip
+    ]
 
 
 def ruled_out_sections(records: Records, scale: Scale, found: Findings) -> list[Section]:
@@ -52,20 +71,45 @@ def ruled_out_sections(records: Records, scale: Scale, found: Findings) -> list[
     drawn = [f for f in (present.ensembles_figure(records, scale),) if f is not None]
     placed = [f for f in (present.location_figure(records, scale),) if f is not None]
     return [
-        Section("Hypotheses that the paper ruled out",
-                [tables.findings_table(measured(found.ruled_out))]),
-        Section("Another metric, or a sparse list of words",
-                [present.listed_table(records, (*ruled_out.metric(scale).rows, *ruled_out.sparsity(scale).rows))]),
+        Section(
+            "Hypotheses that the paper ruled out",
+            [tables.findings_table(measured(found.ruled_out))],
+        ),
+        Section(
+            "Another metric, or a sparse list of words",
+            [
+                present.listed_table(
+                    records, (*ruled_out.metric(scale).rows, *ruled_out.sparsity(scale).rows)
+                )
+            ],
+        ),
         Section("The place in the text", [*placed, present.location_table(records, scale)]),
         Section("Words that cannot be chosen", [present.reach_table(records, scale)]),
-        Section("Several LMs",
-                [*drawn, present.ensembles_table(records, ensembling.ensembles(scale).rows, "tab:ensembling")]),
-        Section("An LM that memorises",
-                [present.ensembles_table(records, ensembling.memorised(scale).rows, "tab:overfit")]),
-        Section("Soft labels", [present.ensembles_table(records, ensembling.soft_labels(scale).rows)]),
-        Section("Two reasons at once",
-                [substitutes.table(records, scale, [ensembling.two_stores(scale), ensembling.with_head(scale)])]),
-    ]  # fmt: skip
+        Section(
+            "Several LMs",
+            [
+                *drawn,
+                present.ensembles_table(
+                    records, ensembling.ensembles(scale).rows, "tab:ensembling"
+                ),
+            ],
+        ),
+        Section(
+            "An LM that memorises",
+            [present.ensembles_table(records, ensembling.memorised(scale).rows, "tab:overfit")],
+        ),
+        Section(
+            "Soft labels", [present.ensembles_table(records, ensembling.soft_labels(scale).rows)]
+        ),
+        Section(
+            "Two reasons at once",
+            [
+                substitutes.table(
+                    records, scale, [ensembling.two_stores(scale), ensembling.with_head(scale)]
+                )
+            ],
+        ),
+    ]
 
 
 def baselines_part(records: Records, scale: Scale) -> list[Part]:
@@ -86,7 +130,9 @@ def sizes_part(records: Records, scale: Scale) -> list[Part]:
 
 def peaky_part(records: Records, scale: Scale) -> list[Part]:
     """Perplexity against τ."""
-    drawn: list[Part] = [figures.temperatures(records, scale, fraction) for fraction in (scale.small, 1.0)]
+    drawn: list[Part] = [
+        figures.temperatures(records, scale, fraction) for fraction in (scale.small, 1.0)
+    ]
     table = tables.temperatures_table(records, scale)
     return [*drawn, _UNITS, table] if table.rows else []
 
@@ -95,7 +141,9 @@ def words_part(records: Records, scale: Scale) -> list[Part]:
     """Appendix D."""
     (row,) = words_recipe.recipe(scale).rows
     assert isinstance(row, Words)
-    drawn = (figures.words(records, row, attribute) for attribute in ("length", "forward", "backward"))
+    drawn = (
+        figures.words(records, row, attribute) for attribute in ("length", "forward", "backward")
+    )
     return [f for f in drawn if f is not None]
 
 
@@ -112,31 +160,43 @@ def sceptic_part(records: Records, scale: Scale, found: Findings) -> list[Part]:
     arm = paper_arm(scale)
     indexes = [(f"{f}, {n} probed", replace(arm, factory=f, nprobe=n)) for f, n in scale.factories]
     indexes += [("the paper's kind of index", arm), ("exact", exactly(arm))]
-    reduced = [(f"{w} principal components, exact", replace(exactly(arm), width=w)) for w in scale.components]
+    reduced = [
+        (f"{w} principal components, exact", replace(exactly(arm), width=w))
+        for w in scale.components
+    ]
     return [
         tables.findings_table(measured(found.sceptic)),
-        figures.neighbours(records, rows, whole), tables.counts_table(records, rows, whole),
-        figures.approximations(records, scale), tables.arms_table(records, [*indexes, *reduced]),
-    ]  # fmt: skip
+        figures.neighbours(records, rows, whole),
+        tables.counts_table(records, rows, whole),
+        figures.approximations(records, scale),
+        tables.arms_table(records, [*indexes, *reduced]),
+    ]
 
 
 def audit_part(records: Records, scale: Scale, found: Findings) -> list[Part]:
     """Confounds, one by one."""
     return [
-        "F7: which of the paper's conclusions, drawn at one τ for all, survive when every arm has its own τ. The "
-        "paper's τ = 1 was near the best for its own arm and not for others; here that best τ is another number, so "
+        "F7: which of the paper's conclusions, drawn at one τ for all, survive when every arm has "
+        "its own τ. The "
+        "paper's τ = 1 was near the best for its own arm and not for others; here that best τ is "
+        "another number, so "
         "both are shown.",
         tables.survival_table(found.paper),
         words.counts(found.audit),
         tables.findings_table(measured(found.audit)),
-        "F1: zero rows.", tables.arms_table(records, _named(zeros(scale), "zeros")),
-        "F4: the sign of ffn with IP.", tables.arms_table(records, _named(sign(scale), "")),
-        "F6: precision of real scores.", tables.arms_table(records, _named(precision(scale), "")),
-        "The layer or its LayerNorm.", tables.arms_table(records, tables.norm_arms(scale)),
-        "F2 and F3: where λ comes from, and perplexity per token or per word. The latter is the former to the power of "
+        "F1: zero rows.",
+        tables.arms_table(records, _named(zeros(scale), "zeros")),
+        "F4: the sign of ffn with IP.",
+        tables.arms_table(records, _named(sign(scale), "")),
+        "F6: precision of real scores.",
+        tables.arms_table(records, _named(precision(scale), "")),
+        "The layer or its LayerNorm.",
+        tables.arms_table(records, tables.norm_arms(scale)),
+        "F2 and F3: where λ comes from, and perplexity per token or per word. The latter is the "
+        "former to the power of "
         "the tokens in a word, so every comparison keeps its direction; only its size differs.",
         tables.units_table(records, scale),
-    ]  # fmt: skip
+    ]
 
 
 def _named(recipe: Recipe, field: str) -> list[tuple[str, Any]]:

@@ -1,4 +1,5 @@
-"""The share of the neighbours' gain that each substitute has, against what it adds to the LM and what it costs."""
+"""The share of the neighbours' gain that each substitute has, against what it adds to the LM and
+what it costs."""
 
 import math
 from typing import Any, NamedTuple
@@ -8,7 +9,7 @@ from matplotlib.figure import Figure as Canvas
 
 from knnlm.paper.findings import Records, with_seed
 from knnlm.paper.present.content import Figure
-from knnlm.paper.present.substitutes import Substitute, seeds_of, words
+from knnlm.paper.present.substitutes import ComponentSpec, seeds_of, words
 from knnlm.paper.recipes.baselines import exactly, paper_arm
 from knnlm.paper.rows import Arm, Combined, Learned
 from knnlm.paper.scales import Scale
@@ -40,7 +41,11 @@ def points(records: Records, scale: Scale) -> list[Point]:
     found: dict[str, Point] = {}
     for record in records.values():
         row = _row_of(record)
-        if row is None or row.lm != ("main", None) or (isinstance(row, Combined) and row.neighbours):
+        if (
+            row is None
+            or row.lm != ("main", None)
+            or (isinstance(row, Combined) and row.neighbours)
+        ):
             continue
         first = with_seed(row, 0)
         assert isinstance(first, Learned | Combined)
@@ -51,9 +56,17 @@ def points(records: Records, scale: Scale) -> list[Point]:
         share = share_of_gain(records, names, knn.name, "tuned", "base")
         over = share_of_gain(records, names, knn.name, "on_calibrated", "calibrated")
         found[first.name] = Point(
-            words(first), _family(first), learned["parameters"], learned["multiplications"], learned["widths"],
-            share, over, float(np.mean([records[name]["results"]["on_calibrated"]["valid_ppl"] for name in names])),
-        )  # fmt: skip
+            words(first),
+            _family(first),
+            learned["parameters"],
+            learned["multiplications"],
+            learned["widths"],
+            share,
+            over,
+            float(
+                np.mean([records[name]["results"]["on_calibrated"]["valid_ppl"] for name in names])
+            ),
+        )
     return list(found.values())
 
 
@@ -63,24 +76,30 @@ def best_over_calibrated(records: Records, scale: Scale) -> Point | None:
     return min(found, key=lambda p: p.valid, default=None)
 
 
-def _family(row: Substitute) -> str:
+def _family(row: ComponentSpec) -> str:
     if isinstance(row, Combined):
         return "combinations"
     if row.soft:
         return "taught by neighbours"
     if row.lam is not None:
         return "loss of the mixture"
-    names = {"softmaxes": "mixtures of softmaxes", "network": "networks on att and ffn", "clusters": "clusters"}
+    names = {
+        "softmaxes": "mixtures of softmaxes",
+        "network": "networks on att and ffn",
+        "clusters": "clusters",
+    }
     return names.get(row.kind, f"embeddings on {row.state}")
 
 
-def _row_of(record: Any) -> Substitute | None:
+def _row_of(record: Any) -> ComponentSpec | None:
     """The row of a record, made again from what the record says of it."""
     if record["kind"] == "learned":
         return Learned(**record["what"])
     if record["kind"] == "combined":
         what = record["what"]
-        return Combined(tuple(Learned(**p) for p in what["parts"]), tuple(Arm(**a) for a in what["neighbours"]))
+        return Combined(
+            tuple(Learned(**p) for p in what["parts"]), tuple(Arm(**a) for a in what["neighbours"])
+        )
     return None
 
 
@@ -94,21 +113,40 @@ def shares_figure(records: Records, scale: Scale) -> Figure | None:
     calibrated = share_of_calibration(records, exactly(paper_arm(scale)).name)
     unigrams = scale.shape("main").vocab_size
     nothing, whole = Effect(0.0, 0.0, 0.0), Effect(1.0, 1.0, 1.0)
-    found.append(Point(CALIBRATED, CALIBRATED, unigrams + 2, unigrams, 0.0, calibrated, nothing, math.inf))
+    found.append(
+        Point(CALIBRATED, CALIBRATED, unigrams + 2, unigrams, 0.0, calibrated, nothing, math.inf)
+    )
     found.append(Point(ITSELF, ITSELF, cost, cost, math.inf, whole, whole, math.inf))
     last = [CALIBRATED, ITSELF]
     families = sorted({p.family for p in found} - set(last)) + last
     panels = [
         (("added numbers", [(p.parameters, p.share, p.family) for p in found]), "over the LM"),
-        (("multiplications for one token", [(p.multiplications, p.share, p.family) for p in found]), "over the LM"),
-        (("added numbers", [(p.parameters, p.over, p.family) for p in found]), "over the calibrated LM"),
-        (("multiplications for one token", [(p.multiplications, p.over, p.family) for p in found]),
-         "over the calibrated LM"),
-    ]  # fmt: skip
+        (
+            (
+                "multiplications for one token",
+                [(p.multiplications, p.share, p.family) for p in found],
+            ),
+            "over the LM",
+        ),
+        (
+            ("added numbers", [(p.parameters, p.over, p.family) for p in found]),
+            "over the calibrated LM",
+        ),
+        (
+            (
+                "multiplications for one token",
+                [(p.multiplications, p.over, p.family) for p in found],
+            ),
+            "over the calibrated LM",
+        ),
+    ]
     caption = (
-        "The share of the neighbours' gain in log-likelihood that each substitute has without a search, against the "
-        "numbers it adds to the LM and the multiplications it costs for one token (logarithmic); above, over the LM, "
-        "below, over the calibrated LM. 100 % is exact search on att at its own τ. Bars are 95 % intervals."
+        "The share of the neighbours' gain in log-likelihood that each substitute has without a "
+        "search, against the "
+        "numbers it adds to the LM and the multiplications it costs for one token (logarithmic); "
+        "above, over the LM, "
+        "below, over the calibrated LM. 100 % is exact search on att at its own τ. Bars are 95 % "
+        "intervals."
     )
 
     def draw(canvas: Canvas) -> None:
@@ -121,10 +159,21 @@ def shares_figure(records: Records, scale: Scale) -> Figure | None:
                 if family in (ITSELF, CALIBRATED):
                     color, marker = INK, "*" if family == ITSELF else "P"
                 filled = color if place < len(SERIES) else "none"
-                axes.scatter(x, [100 * s.value for s in shares], s=24, marker=marker, facecolors=filled,
-                             edgecolors=color, label=family)  # fmt: skip
+                axes.scatter(
+                    x,
+                    [100 * s.value for s in shares],
+                    s=24,
+                    marker=marker,
+                    facecolors=filled,
+                    edgecolors=color,
+                    label=family,
+                )
                 axes.vlines(
-                    x, [100 * s.low for s in shares], [100 * s.high for s in shares], color=color, linewidth=0.8
+                    x,
+                    [100 * s.low for s in shares],
+                    [100 * s.high for s in shares],
+                    color=color,
+                    linewidth=0.8,
                 )
             axes.axhline(100, color=INK, linewidth=0.9, linestyle=(0, (5, 3)))
             axes.axhline(0, color=INK, linewidth=0.8)
@@ -135,6 +184,8 @@ def shares_figure(records: Records, scale: Scale) -> Figure | None:
             if axes in grid[1]:
                 axes.set_xlabel(label)
         handles, labels = grid.flat[0].get_legend_handles_labels()
-        canvas.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=8.5)
+        canvas.legend(
+            handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=8.5
+        )
 
     return Figure("shares", caption, drawing("shares", caption, (7.0, 6.4), draw))

@@ -1,4 +1,5 @@
-"""Substitutes of the store: their tables, ours beside the paper's, and perplexity against embeddings for each word.
+"""Substitutes of the store: their tables, ours beside the paper's, and perplexity against
+embeddings for each word.
 
 Seeds of one substitute are one line: means, and the lowest and highest perplexity.
 """
@@ -9,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from knnlm.learning.substitutes import NOISE
 from knnlm.paper.expected import Published, published
 from knnlm.paper.findings import OVER, Records, with_seed
 from knnlm.paper.learned_claims import describe
@@ -24,36 +24,73 @@ from knnlm.paper.rows import Arm, Combined, Learned
 from knnlm.paper.scales import Scale
 from knnlm.paper.shares import Effect, share_of_calibration, share_of_gain
 from knnlm.similarity import METRICS
+from knnlm.training.initial import NOISE
 
-Substitute = Learned | Combined
+ComponentSpec = Learned | Combined
 COLUMNS = (
-    "substitute", "added, V×D", "multiplications", "PPL alone", "λ", "interp. as learned", "interp. at its own τ",
-    "seeds", "vs base", "share over the LM", "share over the calibrated LM", "oracle", "helping", "alike", "learned",
-)  # fmt: skip
+    "substitute",
+    "added, V×D",
+    "multiplications",
+    "PPL alone",
+    "λ",
+    "interp. as learned",
+    "interp. at its own τ",
+    "seeds",
+    "vs base",
+    "share over the LM",
+    "share over the calibrated LM",
+    "oracle",
+    "helping",
+    "alike",
+    "learned",
+)
 NOTE = (
-    "Added: numbers beside the LM's, in output embeddings (V×D); of clusters the centroids and the shares of their "
+    "Added: numbers beside the LM's, in output embeddings (V×D); of clusters the centroids and the "
+    "shares of their "
     "words, not the words' ids. Multiplications: for one token. Share: of what exact "
-    "search on att gains in log-likelihood on test text, 95 % interval; over the LM it has in it what calibrating the "
-    "LM gains alone, so the share over the calibrated LM says how much of the retrieval is recovered. As learned: at "
-    "τ = 1 (clusters learned further: at the τ they began with). vs base: at its own τ, per word. Alike: mean cosine "
-    f"of the embeddings of one word, which begin with {1 / (1 + NOISE**2):.2f}. Learned: updates until the best on "
-    "validation, of all that were made. Lines of several seeds are means (alike, learned and costs: of the first); "
+    "search on att gains in log-likelihood on test text, 95 % interval; over the LM it has in it "
+    "what calibrating the "
+    "LM gains alone, so the share over the calibrated LM says how much of the retrieval is "
+    "recovered. As learned: at "
+    "τ = 1 (clusters learned further: at the τ they began with). vs base: at its own τ, per word. "
+    "Alike: mean cosine "
+    f"of the embeddings of one word, which begin with {1 / (1 + NOISE**2):.2f}. Learned: updates "
+    "until the best on "
+    "validation, of all that were made. Lines of several seeds are means (alike, learned and "
+    "costs: of the first); "
     "seeds: lowest to highest perplexity."
 )
 
 
-def table(records: Records, scale: Scale, rows: Sequence[Substitute], theirs: Iterable[Published] = ()) -> Table:
+def table(
+    records: Records, scale: Scale, rows: Sequence[ComponentSpec], theirs: Iterable[Published] = ()
+) -> Table:
     """Any substitutes, all seeds of one in one line, then the paper's lines."""
-    once = dict.fromkeys(first for row in rows if isinstance(first := with_seed(row, 0), Learned | Combined))
+    once = dict.fromkeys(
+        first for row in rows if isinstance(first := with_seed(row, 0), Learned | Combined)
+    )
     cells = [line for row in once if (line := _line(records, scale, row)) is not None]
     cells = [*_calibrated(records, scale), *cells] if cells else []
     printed = [
-        (_their_words(r), "", "",
-         number(r.cells["ppl"] if np.isfinite(r.cells["ppl"]) else None), f"{r.cells['lambda']:.3f}",
-         number(r.cells["interp"], 3), "", "", percent(r.change), "", "", number(r.cells["oracle"], 3),
-         f"{r.cells['helping']:.3f}", "", "")
+        (
+            _their_words(r),
+            "",
+            "",
+            number(r.cells["ppl"] if np.isfinite(r.cells["ppl"]) else None),
+            f"{r.cells['lambda']:.3f}",
+            number(r.cells["interp"], 3),
+            "",
+            "",
+            percent(r.change),
+            "",
+            "",
+            number(r.cells["oracle"], 3),
+            f"{r.cells['helping']:.3f}",
+            "",
+            "",
+        )
         for r in theirs
-    ]  # fmt: skip
+    ]
     return Table(COLUMNS, (*cells, *printed) if cells else (), NOTE)
 
 
@@ -74,11 +111,23 @@ def _calibrated(records: Records, scale: Scale) -> list[tuple[str, ...]]:
     share = share_text(share_of_calibration(records, knn))
     ppl = number(base["calibrated_ppl"])
     cost = f"{scale.shape('main').vocab_size:,}"
-    shown = ["the calibrated LM", "0.00", cost, ppl, "", "", ppl, "", percent(per_word), share, "0\u00a0%"]
+    shown = [
+        "the calibrated LM",
+        "0.00",
+        cost,
+        ppl,
+        "",
+        "",
+        ppl,
+        "",
+        percent(per_word),
+        share,
+        "0\u00a0%",
+    ]
     return [(*shown, *[""] * (len(COLUMNS) - len(shown)))]
 
 
-def words(row: Substitute) -> str:
+def words(row: ComponentSpec) -> str:
     """A substitute in words."""
     if isinstance(row, Combined):
         return describe(row)
@@ -88,7 +137,7 @@ def words(row: Substitute) -> str:
         "softmaxes": f"{n} softmaxes" + (", own embedding" if row.own_embedding else ""),
         "network": f"network, inner width {n}",
         "clusters": f"{n}V clusters" + (", learned further" if row.fitted else ""),
-    }  # fmt: skip
+    }
     parts = [row.state.replace("both", "att and ffn"), kinds[row.kind]]
     parts += ["L2"] if row.metric == "l2" and row.kind != "clusters" else []
     parts += [f"by {row.sizing}"] if row.sizing != "equal" else []
@@ -97,7 +146,7 @@ def words(row: Substitute) -> str:
     return ", ".join(parts)
 
 
-def seeds_of(records: Records, row: Substitute) -> list[str]:
+def seeds_of(records: Records, row: ComponentSpec) -> list[str]:
     """Names of the row for every seed that was measured."""
     found: list[str] = []
     while (name := with_seed(row, len(found)).name) in records and name not in found:
@@ -105,7 +154,7 @@ def seeds_of(records: Records, row: Substitute) -> list[str]:
     return found
 
 
-def _line(records: Records, scale: Scale, row: Substitute) -> tuple[str, ...] | None:
+def _line(records: Records, scale: Scale, row: ComponentSpec) -> tuple[str, ...] | None:
     names = seeds_of(records, row)
     if not names:
         return None
@@ -116,17 +165,21 @@ def _line(records: Records, scale: Scale, row: Substitute) -> tuple[str, ...] | 
     mean = _mean(ppls)
     search = " + store" if isinstance(row, Combined) and row.neighbours else ""
     return (
-        words(row), f"{learned['widths']:.2f}{search}", f"{learned['multiplications']:,}{search}",
+        words(row),
+        f"{learned['widths']:.2f}{search}",
+        f"{learned['multiplications']:,}{search}",
         number(_mean([at["alone_ppl"] for at in one])) if one else "",
         f"{np.mean([at['lambda'] for at in one]):.3f}" if one else "",
-        number(_mean([at["ppl"] for at in one])) if one else "", number(mean),
+        number(_mean([at["ppl"] for at in one])) if one else "",
+        number(mean),
         f"{number(min(ppls))} to {number(max(ppls))}" if len(ppls) > 1 and mean is not None else "",
-        changes(each[0], mean)[0], *_shares(records, scale, names),
+        changes(each[0], mean)[0],
+        *_shares(records, scale, names),
         number(float(np.mean([at["oracle"] for at in one]))) if one else "",
         f"{np.mean([at['helping'] for at in one]):.3f}" if one else "",
         "" if learned.get("alike") is None else f"{learned['alike']:.3f}",
         f"{learned['best_step']:,} of {learned['steps']:,}" if "steps" in learned else "",
-    )  # fmt: skip
+    )
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
@@ -138,7 +191,10 @@ def _mean(values: Sequence[float | None]) -> float | None:
 def _shares(records: Records, scale: Scale, names: Sequence[str]) -> list[str]:
     """Of what exact search on att gains, over the LM and over the calibrated LM."""
     knn = exactly(paper_arm(scale)).name
-    return [share_text(share_of_gain(records, names, knn, field, base)) for field, (base, _) in OVER.items()]
+    return [
+        share_text(share_of_gain(records, names, knn, field, base))
+        for field, (base, _) in OVER.items()
+    ]
 
 
 def share_text(found: Effect) -> str:
@@ -151,12 +207,16 @@ def share_text(found: Effect) -> str:
 
 def heads_table(records: Records, scale: Scale) -> Table:
     """Table 2."""
-    rows: list[Substitute] = [Learned(state=s, metric=m) for s in STATES for m in METRICS[::-1]]
+    rows: list[ComponentSpec] = [Learned(state=s, metric=m) for s in STATES for m in METRICS[::-1]]
     rows += [both(), Combined((Learned(),), (exactly(paper_arm(scale)),))]
     found = table(records, scale, rows, published()["tab:input_representation"])
     place = sum(not cells[0].startswith("paper") for cells in found.rows)
     arms = [replace(exactly(paper_arm(scale)), state=s) for s in STATES]
-    ours = [line for arm in arms if (line := _neighbours(records, scale, arm)) is not None] if found.rows else []
+    ours = (
+        [line for arm in arms if (line := _neighbours(records, scale, arm)) is not None]
+        if found.rows
+        else []
+    )
     return found._replace(rows=(*found.rows[:place], *ours, *found.rows[place:]))
 
 
@@ -168,11 +228,19 @@ def _neighbours(records: Records, scale: Scale, arm: Arm) -> tuple[str, ...] | N
     shape = scale.shape(arm.lm)
     cost, mean = r["rows"] * shape.width, r["tuned"]["ppl"]
     shown = (
-        f"neighbours ({arm.state}, exact search)", f"{cost / (shape.vocab_size * shape.width):.2f}", f"{cost:,}",
-        number(r["tau_1"]["component_ppl"]), f"{r['tau_1']['lambda']:.3f}", number(r["tau_1"]["ppl"]), number(mean), "",
-        changes(r, mean)[0], *_shares(records, scale, [arm.name]), number(r["tau_1"]["oracle"]),
+        f"neighbours ({arm.state}, exact search)",
+        f"{cost / (shape.vocab_size * shape.width):.2f}",
+        f"{cost:,}",
+        number(r["tau_1"]["component_ppl"]),
+        f"{r['tau_1']['lambda']:.3f}",
+        number(r["tau_1"]["ppl"]),
+        number(mean),
+        "",
+        changes(r, mean)[0],
+        *_shares(records, scale, [arm.name]),
+        number(r["tau_1"]["oracle"]),
         f"{r['tau_1']['helping']:.3f}",
-    )  # fmt: skip
+    )
     return (*shown, *[""] * (len(COLUMNS) - len(shown)))
 
 
@@ -184,7 +252,11 @@ def capacity_table(records: Records, scale: Scale) -> Table:
 
 def adaptive_table(records: Records, scale: Scale) -> Table:
     """Appendix C.1's table."""
-    rows = [Learned(state=s, size=scale.learning.adaptive, sizing=how) for s in STATES for how in SIZINGS]
+    rows = [
+        Learned(state=s, size=scale.learning.adaptive, sizing=how)
+        for s in STATES
+        for how in SIZINGS
+    ]
     return table(records, scale, rows, published()["tab:adaptive_results"])
 
 
@@ -202,11 +274,14 @@ def others_table(records: Records, scale: Scale) -> Table:
 
 def beyond_table(records: Records, scale: Scale) -> Table:
     """What is not in the paper."""
-    return table(records, scale, [r for r in beyond.recipe(scale).rows if isinstance(r, Learned | Combined)])
+    return table(
+        records, scale, [r for r in beyond.recipe(scale).rows if isinstance(r, Learned | Combined)]
+    )
 
 
 def rates_table(records: Records) -> Table:
-    """Validation loss of the mixture at each learning rate that was tried, of the smallest of every family."""
+    """Validation loss of the mixture at each learning rate that was tried, of the smallest of every
+    family."""
     found: dict[str, tuple[str, ...]] = {}
     for record in records.values():
         learned = record["results"].get("learned", {})
@@ -215,7 +290,11 @@ def rates_table(records: Records) -> Table:
             name = f"{what['kind']} on {what['state'].replace('both', 'att and ffn')}, {what['metric'].upper()}"
             name += "" if what["lam"] is None else ", loss of the mixture"
             name += ", taught by neighbours" if what["soft"] else ""
-            name += " (with and without an embedding of their own)" if what["kind"] == "softmaxes" else ""
+            name += (
+                " (with and without an embedding of their own)"
+                if what["kind"] == "softmaxes"
+                else ""
+            )
             losses = "; ".join(f"{rate}: {_loss(loss)}" for rate, loss in learned["rates"].items())
             found[name] = (name, losses, f"{learned['rate']:g}")
     return Table(
@@ -235,19 +314,32 @@ def capacity_figure(records: Records, scale: Scale) -> Figure | None:
         for field, at in (("as_learned", "τ = 1"), ("tuned", "its own τ")):
             points = []
             for n in scale.learning.sizes:
-                ppls = [records[x]["results"][field]["ppl"] for x in seeds_of(records, Learned(state=state, size=n))]
+                ppls = [
+                    records[x]["results"][field]["ppl"]
+                    for x in seeds_of(records, Learned(state=state, size=n))
+                ]
                 if ppls:
                     points.append((n, float(np.mean(ppls)), (min(ppls), max(ppls))))
             if points:
                 lines.append(Line(f"{state}, {at}", *map(list, zip(*points, strict=True))))
     if not lines:
         return None
-    first = next(r for row in capacity.recipe(scale).rows if (r := records.get(row.name)) is not None)
+    first = next(
+        r for row in capacity.recipe(scale).rows if (r := records.get(row.name)) is not None
+    )
     knn = records.get(exactly(paper_arm(scale)).name)
     level = None if knn is None else knn["results"]["tuned"]["ppl"]
     caption = (
-        "Test perplexity of the mixture against the embeddings of each word, one recipe for all; bars span the seeds. "
-        "Dashed: the LM alone" + ("." if level is None else "; dotted: neighbours (exact search on att, own τ).")
+        "Test perplexity of the mixture against the embeddings of each word, one recipe for all; "
+        "bars span the seeds. "
+        "Dashed: the LM alone"
+        + ("." if level is None else "; dotted: neighbours (exact search on att, own τ).")
     )
-    return plot("capacity", caption, lines, "embeddings for each word", base=first["results"]["base"]["ppl"],
-                dotted=None if level is None else (level, "neighbours"))  # fmt: skip
+    return plot(
+        "capacity",
+        caption,
+        lines,
+        "embeddings for each word",
+        base=first["results"]["base"]["ppl"],
+        dotted=None if level is None else (level, "neighbours"),
+    )

@@ -1,4 +1,5 @@
-"""Records → tables, ours beside the paper's. A row that was not measured is left out. Knows nothing of Markdown."""
+"""Records → tables, ours beside the paper's. A row that was not measured is left out. Knows nothing
+of Markdown."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -16,7 +17,13 @@ from knnlm.paper.recipes import audit, baselines, models, recompute
 from knnlm.paper.rows import Arm, Counts, Evaluate, Temperatures, Unmasked
 from knnlm.paper.scales import Scale
 
-PAIRS = {"faiss": "FAISS", "exact": "real", "real": "real", "half": "real in fp16", "flipped": "flipped"}
+PAIRS = {
+    "faiss": "FAISS",
+    "exact": "real",
+    "real": "real",
+    "half": "real in fp16",
+    "flipped": "flipped",
+}
 
 
 def setting(arm: Arm) -> str:
@@ -29,19 +36,33 @@ def findings_table(found: Iterable[Finding]) -> Table:
     rows = []
     for f in found:
         unit = f.claim.unit
-        seeds = ", ".join(effect(s, unit) for s in f.seeds) if len(f.seeds) > 1 else "one LM" if f.seeds else ""
+        seeds = (
+            ", ".join(effect(s, unit) for s in f.seeds)
+            if len(f.seeds) > 1
+            else "one LM"
+            if f.seeds
+            else ""
+        )
         measured = f.verdict != "not measured"
-        rows.append((
-            f.claim.name, f"**{outcome(f)}**", effect(f.effect, unit) if measured else "",
-            f"{effect(f.low, unit)} to {effect(f.high, unit)}" if measured else "", seeds,
-            "" if f.claim.paper is None else effect(f.claim.paper, unit), f.claim.where,
-        ))  # fmt: skip
+        rows.append(
+            (
+                f.claim.name,
+                f"**{outcome(f)}**",
+                effect(f.effect, unit) if measured else "",
+                f"{effect(f.low, unit)} to {effect(f.high, unit)}" if measured else "",
+                seeds,
+                "" if f.claim.paper is None else effect(f.claim.paper, unit),
+                f.claim.where,
+            )
+        )
     return Table(("claim", "verdict", "effect", "95 %", "each seed", "paper", "where"), tuple(rows))
 
 
 def survival_table(found: Iterable[Finding]) -> Table:
     """Each conclusion at one τ, as the paper drew it, and with every arm at its own τ."""
-    by_name = {f.claim.name: f for f in found if f.claim.sense == "more" and f.verdict != "not measured"}
+    by_name = {
+        f.claim.name: f for f in found if f.claim.sense == "more" and f.verdict != "not measured"
+    }
     rows = []
     for name in by_name:
         conclusion, mark, _ = name.partition(f" ({FIELDS['shared']})")
@@ -65,32 +86,73 @@ def baselines_table(records: Records, scale: Scale, field: str) -> Table:
         r = found["results"]
         both = records.get(replace(reference, lm=arm.lm).name)
         at = r[field]
-        rows.append((
-            f"{arm.lm} {arm.state} {arm.metric.upper()}, {setting(arm)}", f"{at['temperature']:.3g}",
-            number(at["component_ppl"]), f"{at['lambda']:.3f}", number(at["ppl"]), *changes(r, at["ppl"]),
-            number(at["oracle"]), _overlap(at, both, r["base"]["tokens"]), f"{at['helping']:.3f}",
-        ))  # fmt: skip
+        rows.append(
+            (
+                f"{arm.lm} {arm.state} {arm.metric.upper()}, {setting(arm)}",
+                f"{at['temperature']:.3g}",
+                number(at["component_ppl"]),
+                f"{at['lambda']:.3f}",
+                number(at["ppl"]),
+                *changes(r, at["ppl"]),
+                number(at["oracle"]),
+                _overlap(at, both, r["base"]["tokens"]),
+                f"{at['helping']:.3f}",
+            )
+        )
     for theirs in published()[label] if rows and field != "tuned" else ():
         c = theirs.cells
-        rows.append((
-            f"paper {theirs.arm['state']} {theirs.arm['metric'].upper()}, FAISS mask, FAISS score", "1",
-            number(_or_none(c["ppl"])), f"{c['lambda']:.3f}", number(c["interp"], 3), percent(theirs.change), "",
-            number(c["oracle"], 3), f"{c['overlap']:.3f}", f"{c['helping']:.3f}",
-        ))  # fmt: skip
-    columns = ("row", "τ", "PPL", "λ", "interp.", "vs base", "vs calibrated", "oracle", "overlap", "helping")
-    return Table(columns, tuple(rows), f"The paper's base LM: {published()[label][0].base:g}, per word.")
+        rows.append(
+            (
+                f"paper {theirs.arm['state']} {theirs.arm['metric'].upper()}, FAISS mask, FAISS "
+                "score",
+                "1",
+                number(_or_none(c["ppl"])),
+                f"{c['lambda']:.3f}",
+                number(c["interp"], 3),
+                percent(theirs.change),
+                "",
+                number(c["oracle"], 3),
+                f"{c['overlap']:.3f}",
+                f"{c['helping']:.3f}",
+            )
+        )
+    columns = (
+        "row",
+        "τ",
+        "PPL",
+        "λ",
+        "interp.",
+        "vs base",
+        "vs calibrated",
+        "oracle",
+        "overlap",
+        "helping",
+    )
+    return Table(
+        columns, tuple(rows), f"The paper's base LM: {published()[label][0].base:g}, per word."
+    )
 
 
 def recompute_table(records: Records, scale: Scale) -> Table:
     """Table 3 and its missing arm, and the paper's rows."""
     label = "tab:knn_recompute"
-    arms = [(f"{r.arm.lm}: {setting(r.arm)}", r.arm) for r in recompute.recipe(scale).rows if isinstance(r, Evaluate)]
+    arms = [
+        (f"{r.arm.lm}: {setting(r.arm)}", r.arm)
+        for r in recompute.recipe(scale).rows
+        if isinstance(r, Evaluate)
+    ]
     table = arms_table(records, arms)
     theirs = tuple(
-        (f"paper (λ {row.cells['lambda']:g}): {row.name}", "", number(row.cells["interp"], 3), percent(row.change),
-         *[""] * (len(table.columns) - 5), number(row.cells["oracle"], 3))
+        (
+            f"paper (λ {row.cells['lambda']:g}): {row.name}",
+            "",
+            number(row.cells["interp"], 3),
+            percent(row.change),
+            *[""] * (len(table.columns) - 5),
+            number(row.cells["oracle"], 3),
+        )
         for row in published()[label]
-    )  # fmt: skip
+    )
     return table._replace(rows=table.rows + theirs) if table.rows else table
 
 
@@ -108,15 +170,39 @@ def arms_table(records: Records, arms: Sequence[tuple[str, Arm]]) -> Table:
             at = r[field]
             cells += [number(at["ppl"]), changes(r, at["ppl"])[0]]
         own = r["tuned"]
-        rows.append((name, recall, *cells, changes(r, own["ppl"])[1], f"{own['lambda']:.3f}",
-                     f"{own['temperature']:.3g}", f"{r['coverage']:.3f}", number(own["oracle"])))  # fmt: skip
-    columns = ("row", "recall", "τ = 1", "vs base", "one τ", "vs base", "own τ", "vs base", "vs calibrated", "λ", "τ",
-               "coverage", "oracle")  # fmt: skip
+        rows.append(
+            (
+                name,
+                recall,
+                *cells,
+                changes(r, own["ppl"])[1],
+                f"{own['lambda']:.3f}",
+                f"{own['temperature']:.3g}",
+                f"{r['coverage']:.3f}",
+                number(own["oracle"]),
+            )
+        )
+    columns = (
+        "row",
+        "recall",
+        "τ = 1",
+        "vs base",
+        "one τ",
+        "vs base",
+        "own τ",
+        "vs base",
+        "vs calibrated",
+        "λ",
+        "τ",
+        "coverage",
+        "oracle",
+    )
     return Table(columns, tuple(rows))
 
 
 def sizes_table(records: Records, scale: Scale) -> Table:
-    """Recall of the mask at each size: smaller stores have fewer lists of which as many are probed."""
+    """Recall of the mask at each size: smaller stores have fewer lists of which as many are
+    probed."""
     arms = [
         (f"{fraction:.0%} of the store", replace(baselines.paper_arm(scale), fraction=fraction))
         for fraction in scale.fractions
@@ -134,14 +220,31 @@ def temperatures_table(records: Records, scale: Scale) -> Table:
             if found is None:
                 continue
             points = found["results"]["points"]
-            best, one = (min(points, key=of) for of in (lambda p: p["valid_ppl"], lambda p: abs(p["temperature"] - 1)))
+            best, one = (
+                min(points, key=of)
+                for of in (lambda p: p["valid_ppl"], lambda p: abs(p["temperature"] - 1))
+            )
             paper = theirs.get(f"{arm.mask}_{arm.score}") if fraction == 1 else None
-            rows.append((
-                f"{fraction:.0%} of the store, {setting(arm)}", f"{best['temperature']:.3g}", f"{best['units']:.2f}",
-                f"{one['units']:.3f}", number(one["ppl"]), number(best["ppl"]), "" if paper is None else f"{paper:g}",
-            ))  # fmt: skip
-    columns = ("row", "best τ", "in units", "τ = 1 in units", "interp. at τ = 1", "interp. at best τ",
-               "best τ of the paper's code")  # fmt: skip
+            rows.append(
+                (
+                    f"{fraction:.0%} of the store, {setting(arm)}",
+                    f"{best['temperature']:.3g}",
+                    f"{best['units']:.2f}",
+                    f"{one['units']:.3f}",
+                    number(one["ppl"]),
+                    number(best["ppl"]),
+                    "" if paper is None else f"{paper:g}",
+                )
+            )
+    columns = (
+        "row",
+        "best τ",
+        "in units",
+        "τ = 1 in units",
+        "interp. at τ = 1",
+        "interp. at best τ",
+        "best τ of the paper's code",
+    )
     return Table(columns, tuple(rows))
 
 
@@ -163,15 +266,32 @@ def models_table(records: Records, scale: Scale) -> Table:
         if found is None:
             continue
         r = found["results"]
-        rows.append((
-            f"{row.arm.lm}: {setting(row.arm)}", f"{r['lm']['parameters'] / 1e6:.2f}M", number(r["base"]["ppl"]),
-            number(r["tuned"]["ppl"]), number(r["base"]["ppl"] - r["tuned"]["ppl"]), *changes(r, r["tuned"]["ppl"]),
-        ))  # fmt: skip
+        rows.append(
+            (
+                f"{row.arm.lm}: {setting(row.arm)}",
+                f"{r['lm']['parameters'] / 1e6:.2f}M",
+                number(r["base"]["ppl"]),
+                number(r["tuned"]["ppl"]),
+                number(r["base"]["ppl"] - r["tuned"]["ppl"]),
+                *changes(r, r["tuned"]["ppl"]),
+            )
+        )
     for theirs in published()["tab:knn_other_models"]:
         assert theirs.base is not None
-        rows.append((f"paper: {theirs.name}", "", number(theirs.base), number(theirs.cells["interp"]),
-                     number(theirs.cells["gain"]), percent(theirs.change), ""))  # fmt: skip
-    return Table(("row", "parameters", "base LM", "kNN-LM", "gain", "vs base", "vs calibrated"), tuple(rows))
+        rows.append(
+            (
+                f"paper: {theirs.name}",
+                "",
+                number(theirs.base),
+                number(theirs.cells["interp"]),
+                number(theirs.cells["gain"]),
+                percent(theirs.change),
+                "",
+            )
+        )
+    return Table(
+        ("row", "parameters", "base LM", "kNN-LM", "gain", "vs base", "vs calibrated"), tuple(rows)
+    )
 
 
 def counts_table(records: Records, rows: Sequence[Counts], whole: Sequence[Unmasked]) -> Table:
@@ -182,29 +302,49 @@ def counts_table(records: Records, rows: Sequence[Counts], whole: Sequence[Unmas
         if found is None:
             continue
         for point in found["results"]["points"]:
-            cells.append((
-                f"{setting(row.arm)}, k = {point['k']:,}", f"{point['coverage']:.3f}", number(point["tau_1"]["ppl"]),
-                number(point["tuned"]["ppl"]), f"{point['tuned']['temperature']:.3g}",
-                f"{point['tuned']['lambda']:.3f}",
-            ))  # fmt: skip
+            cells.append(
+                (
+                    f"{setting(row.arm)}, k = {point['k']:,}",
+                    f"{point['coverage']:.3f}",
+                    number(point["tau_1"]["ppl"]),
+                    number(point["tuned"]["ppl"]),
+                    f"{point['tuned']['temperature']:.3g}",
+                    f"{point['tuned']['lambda']:.3f}",
+                )
+            )
     for every in whole:
         found = records.get(every.name)
         if found is not None:
             tuned = found["results"]["tuned"]
-            cells.append((
-                f"{every.of}: {every.state}, {every.metric.upper()}, all {found['results']['rows']:,} rows",
-                f"{tuned['coverage']:.3f}", "", number(tuned["ppl"]), f"{tuned['temperature']:.3g}",
-                f"{tuned['lambda']:.3f}",
-            ))  # fmt: skip
+            cells.append(
+                (
+                    f"{every.of}: {every.state}, {every.metric.upper()}, all "
+                    f"{found['results']['rows']:,} rows",
+                    f"{tuned['coverage']:.3f}",
+                    "",
+                    number(tuned["ppl"]),
+                    f"{tuned['temperature']:.3g}",
+                    f"{tuned['lambda']:.3f}",
+                )
+            )
     return Table(("row", "coverage", "interp. at τ = 1", "interp. tuned", "τ", "λ"), tuple(cells))
 
 
 def norm_arms(scale: Scale) -> list[tuple[str, Arm]]:
     """The five states, for every seed."""
-    names = {"att": "att", "att-raw": "att before its LayerNorm", "att-earlier": "att of the block before",
-             "ffn": "ffn", "ffn-normed": "ffn after a LayerNorm"}  # fmt: skip
+    names = {
+        "att": "att",
+        "att-raw": "att before its LayerNorm",
+        "att-earlier": "att of the block before",
+        "ffn": "ffn",
+        "ffn-normed": "ffn after a LayerNorm",
+    }
     rows = audit.norm(scale).rows
-    return [(f"{r.arm.lm}: {names[r.arm.state]}, {setting(r.arm)}", r.arm) for r in rows if isinstance(r, Evaluate)]
+    return [
+        (f"{r.arm.lm}: {names[r.arm.state]}, {setting(r.arm)}", r.arm)
+        for r in rows
+        if isinstance(r, Evaluate)
+    ]
 
 
 def units_table(records: Records, scale: Scale) -> Table:
@@ -217,13 +357,26 @@ def units_table(records: Records, scale: Scale) -> Table:
             continue
         r = found["results"]
         at, base = r["tau_1"], r["base"]
-        rows.append((
-            f"{lm}: {setting(arm)}, τ = 1", number(at["ppl"]), number(at["ppl_of_test_lambda"]),
-            percent(at["ppl"] / base["ppl"] - 1), number(base["word_ppl"]), number(at["word_ppl"]),
-            percent(at["word_ppl"] / base["word_ppl"] - 1),
-        ))  # fmt: skip
-    columns = ("row", "λ of validation", "λ of the test text itself", "vs base per token", "base per word",
-               "interp. per word", "vs base per word")  # fmt: skip
+        rows.append(
+            (
+                f"{lm}: {setting(arm)}, τ = 1",
+                number(at["ppl"]),
+                number(at["ppl_of_test_lambda"]),
+                percent(at["ppl"] / base["ppl"] - 1),
+                number(base["word_ppl"]),
+                number(at["word_ppl"]),
+                percent(at["word_ppl"] / base["word_ppl"] - 1),
+            )
+        )
+    columns = (
+        "row",
+        "λ of validation",
+        "λ of the test text itself",
+        "vs base per token",
+        "base per word",
+        "interp. per word",
+        "vs base per word",
+    )
     return Table(columns, tuple(rows))
 
 
@@ -236,29 +389,51 @@ def lms_table(records: Records) -> Table:
             lms[other["name"], other["step"], other["kept"] is None] = other
         if record["kind"] == "evaluate":
             arm, base, lm = record["what"]["arm"], r["base"], r["lm"]
-            lms[arm["lm"], lm.get("step", 0), arm["step"] is None] = {**base, **lm, "name": arm["lm"]}
+            lms[arm["lm"], lm.get("step", 0), arm["step"] is None] = {
+                **base,
+                **lm,
+                "name": arm["lm"],
+            }
     rows = []
     for (name, _, best), lm in sorted(lms.items()):
         trained = ("", "", "")
         if "step" in lm:
-            update = f"{lm['step']:,} of {lm['steps']:,}" + (" (best on validation)" if best else "")
+            update = f"{lm['step']:,} of {lm['steps']:,}" + (
+                " (best on validation)" if best else ""
+            )
             trained = (
                 update,
                 "" if lm["train_ppl"] is None else number(lm["train_ppl"], 1),
                 number(lm["valid_ppl"], 1),
             )
-        rows.append((
-            name, f"{lm['parameters'] / 1e6:.2f}M", *trained, number(lm["ppl"], 1), number(lm["calibrated_ppl"], 1),
-            f"{lm['calibrated_temperature']:.2f}", f"{lm['calibrated_share']:.3f}",
-        ))  # fmt: skip
-    columns = ("LM", "parameters", "update", "training PPL", "validation PPL", "test PPL", "calibrated", "its T",
-               "its unigram share")  # fmt: skip
+        rows.append(
+            (
+                name,
+                f"{lm['parameters'] / 1e6:.2f}M",
+                *trained,
+                number(lm["ppl"], 1),
+                number(lm["calibrated_ppl"], 1),
+                f"{lm['calibrated_temperature']:.2f}",
+                f"{lm['calibrated_share']:.3f}",
+            )
+        )
+    columns = (
+        "LM",
+        "parameters",
+        "update",
+        "training PPL",
+        "validation PPL",
+        "test PPL",
+        "calibrated",
+        "its T",
+        "its unigram share",
+    )
     return Table(columns, tuple(rows))
 
 
 def _overlap(at: Any, reference: Any, tokens: int) -> str:
-    """Share of tokens on which this row and the paper's (att, L2, at its best τ) agree whether kNN or the LM is
-    better."""
+    """Share of tokens on which this row and the paper's (att, L2, at its best τ) agree whether kNN
+    or the LM is better."""
     if reference is None:
         return ""
     mine, other = (_bits(a["helped"], tokens) for a in (at, reference["results"]["shared"]))

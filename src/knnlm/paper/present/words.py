@@ -1,4 +1,5 @@
-"""Findings → sentences. Each sentence says what the numbers say, whatever they say; none is written for one outcome."""
+"""Findings → sentences. Each sentence says what the numbers say, whatever they say; none is written
+for one outcome."""
 
 from collections.abc import Sequence
 
@@ -9,23 +10,35 @@ BEYOND = "beyond"
 
 
 def counts(found: Sequence[Finding]) -> str:
-    """How many of each verdict; checks that the paper did not make, beside its own, by themselves."""
+    """How many of each verdict; checks that the paper did not make, beside its own, by
+    themselves."""
     total = [f for f in found if f.verdict not in ("not measured", "no question")]
     ours = [f for f in total if f.claim.where == BEYOND]
     theirs = _counted([f for f in total if f.claim.where != BEYOND], "checks")
-    return theirs + (" " + _counted(ours, f"that the paper did not make ({BEYOND})") if ours else "")
+    return theirs + (
+        " " + _counted(ours, f"that the paper did not make ({BEYOND})") if ours else ""
+    )
 
 
 def _counted(found: Sequence[Finding], what: str) -> str:
-    parts = [f"{sum(f.verdict == v for f in found)} {w}" for v, w in
-             (("holds", "hold"), ("does not hold", "do not hold"), ("undecided", "are undecided"))]  # fmt: skip
+    parts = [
+        f"{sum(f.verdict == v for f in found)} {w}"
+        for v, w in (
+            ("holds", "hold"),
+            ("does not hold", "do not hold"),
+            ("undecided", "are undecided"),
+        )
+    ]
     return f"Of {len(found)} {what} {parts[0]}, {parts[1]}, {parts[2]}."
 
 
 def outcome(f: Finding) -> str:
-    """The verdict, and of what does not hold, why: an effect that is there may be too small to count, or reversed."""
+    """The verdict, and of what does not hold, why: an effect that is there may be too small to
+    count, or reversed."""
     if f.verdict == "does not hold" and f.claim.sense == "more":
-        return f.verdict + (": too small to count" if f.low > 0 else ": reversed" if f.high < 0 else "")
+        return f.verdict + (
+            ": too small to count" if f.low > 0 else ": reversed" if f.high < 0 else ""
+        )
     return f.verdict
 
 
@@ -41,5 +54,7 @@ def reading(shared: str, tuned: str) -> str:
     if tuned == "holds":
         return "survives" if shared == "holds" else "appears only at tuned τ"
     if shared == "holds":
-        return "explained by the temperature" if tuned == "does not hold" else "open once τ is tuned"
+        return (
+            "explained by the temperature" if tuned == "does not hold" else "open once τ is tuned"
+        )
     return "not seen here" if "undecided" not in (shared, tuned) else "undecided here"

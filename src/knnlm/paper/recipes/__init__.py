@@ -1,4 +1,5 @@
-"""All recipes, in the order of the paper, then ours. Each file answers one question; each function returns data."""
+"""All recipes, in the order of the paper, then ours. Each file answers one question; each function
+returns data."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,5 @@
-"""Appendix C.1: the same number of embeddings in all, more of them for words that are frequent or hard."""
+"""Appendix C.1: the same number of embeddings in all, more of them for words that are frequent or
+hard."""
 
 from knnlm.paper.recipes.substitutes import STATES
 from knnlm.paper.rows import Learned, Recipe, Sizing
@@ -11,7 +12,9 @@ def recipe(scale: Scale) -> Recipe:
     """Equal, by loss and by frequency, over both states."""
     points = scale.learning
     rows = [
-        Learned(state=state, size=points.adaptive, sizing=sizing) for state in STATES for sizing in SIZINGS
-    ]  # fmt: skip
+        Learned(state=state, size=points.adaptive, sizing=sizing)
+        for state in STATES
+        for sizing in SIZINGS
+    ]
     labels = ("tab:adaptive_results", "appendix C.1", "app:bottleneck-detail")
     return Recipe("adaptive", "Embeddings for the words that need them", labels, tuple(rows))

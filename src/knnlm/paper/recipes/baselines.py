@@ -1,4 +1,5 @@
-"""Table 1: which state, which similarity. The paper's rows use an index; exact ones stand beside them."""
+"""Table 1: which state, which similarity. The paper's rows use an index; exact ones stand beside
+them."""
 
 from dataclasses import replace
 
@@ -8,7 +9,8 @@ from knnlm.similarity import METRICS
 
 
 def paper_arm(scale: Scale, lm: str = "main") -> Arm:
-    """The paper's kNN-LM: att, L2, FAISS mask and score. Every other arm is this one with something changed."""
+    """The paper's kNN-LM: att, L2, FAISS mask and score. Every other arm is this one with something
+    changed."""
     return Arm(lm=lm, k=scale.k, factory=scale.factory)
 
 
@@ -25,4 +27,6 @@ def recipe(scale: Scale) -> Recipe:
             for metric in METRICS:
                 arm = replace(paper_arm(scale, lm), state=state, metric=metric)
                 rows += [Evaluate(arm), Evaluate(exactly(arm))]
-    return Recipe("baselines", "Which state and which similarity", ("tab:knn_baselines",), tuple(rows))
+    return Recipe(
+        "baselines", "Which state and which similarity", ("tab:knn_baselines",), tuple(rows)
+    )

@@ -1,9 +1,8 @@
 """Not in the paper: what gets the most of the neighbours' gain without a search.
 
-A network over att and ffn together; neighbours in other documents as teachers, alone and beside the true tokens; and
-combinations, with and without neighbours beside them. Networks are learned from every seed; of the rest one start is
-enough to see how far from the neighbours it is.
-"""
+A network over att and ffn together; neighbours in other documents as teachers, alone and beside the
+true tokens; and combinations, with and without neighbours beside them. Networks are learned from
+every seed; of the rest one start is enough to see how far from the neighbours it is."""
 
 from knnlm.paper.recipes.baselines import exactly, paper_arm
 from knnlm.paper.recipes.clusters import pressed
@@ -18,18 +17,28 @@ def network(scale: Scale, soft: float = 0.0) -> Learned:
 
 def taught(scale: Scale) -> list[Learned]:
     """Heads and networks that neighbours teach."""
-    return [row for soft in scale.learning.soft for row in (Learned(soft=soft), network(scale, soft))]
+    return [
+        row for soft in scale.learning.soft for row in (Learned(soft=soft), network(scale, soft))
+    ]
 
 
 def combinations(scale: Scale) -> list[Combined]:
     """Of the paper's two views and of ours; the last has neighbours too."""
     head, ours, said = Learned(), network(scale), network(scale, scale.learning.soft[0])
-    att, ffn = pressed("att", scale.learning.clusters[0]), pressed("ffn", scale.learning.clusters[0])
+    att, ffn = (
+        pressed("att", scale.learning.clusters[0]),
+        pressed("ffn", scale.learning.clusters[0]),
+    )
     parts = (head, ours, said, att, ffn)
     return [
-        Combined((head, ours)), Combined((head, said)), Combined((head, ffn)), Combined((ours, ffn)),
-        Combined((att, ffn)), Combined(parts), Combined(parts, (exactly(paper_arm(scale)),)),
-    ]  # fmt: skip
+        Combined((head, ours)),
+        Combined((head, said)),
+        Combined((head, ffn)),
+        Combined((ours, ffn)),
+        Combined((att, ffn)),
+        Combined(parts),
+        Combined(parts, (exactly(paper_arm(scale)),)),
+    ]
 
 
 def recipe(scale: Scale) -> Recipe:
@@ -40,4 +49,6 @@ def recipe(scale: Scale) -> Recipe:
         for seed in range(points.seeds)
         for n in points.networks
     ]
-    return Recipe("beyond", "The best without a search", (), (*rows, *taught(scale), *combinations(scale)))
+    return Recipe(
+        "beyond", "The best without a search", (), (*rows, *taught(scale), *combinations(scale))
+    )

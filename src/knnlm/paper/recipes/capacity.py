@@ -14,5 +14,9 @@ def recipe(scale: Scale) -> Recipe:
         for state in STATES
         for seed in range(points.seeds_of_largest if n == points.sizes[-1] else points.seeds)
     ]
-    labels = ("fig:increasing_embedding_size", "tab:softmax_bottleneck", "app:detail_result_increasing_nv")
+    labels = (
+        "fig:increasing_embedding_size",
+        "tab:softmax_bottleneck",
+        "app:detail_result_increasing_nv",
+    )
     return Recipe("capacity", "More embeddings for each word", labels, tuple(rows))

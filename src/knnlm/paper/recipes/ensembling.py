@@ -1,4 +1,5 @@
-"""Appendix E.5 and E.6: is kNN only another LM in an ensemble, a memory, or soft labels? And two ensembles more."""
+"""Appendix E.5 and E.6: is kNN only another LM in an ensemble, a memory, or soft labels? And two
+ensembles more."""
 
 from dataclasses import replace
 
@@ -19,7 +20,8 @@ def with_one(lm: str, step: int | None = None) -> Ensemble:
 
 
 def ensembles(scale: Scale) -> Recipe:
-    """The main LM with each further LM; K LMs, K-1 with neighbours, and all of them with neighbours."""
+    """The main LM with each further LM; K LMs, K-1 with neighbours, and all of them with
+    neighbours."""
     names = scale.ruled_out.ensemble
     rows = [with_one(lm) for lm in names]
     rows += [with_lms(scale, count) for count in range(2, len(names) + 1)]
@@ -31,23 +33,33 @@ def ensembles(scale: Scale) -> Recipe:
 def memory_and_neighbours(scale: Scale) -> Ensemble:
     """The main LM, the one that memorised longest, and neighbours."""
     return replace(
-        with_one("memorised", scale.lm("memorised").preset.keep[-1]), neighbours=(exactly(paper_arm(scale)),)
+        with_one("memorised", scale.lm("memorised").preset.keep[-1]),
+        neighbours=(exactly(paper_arm(scale)),),
     )
 
 
 def memorised(scale: Scale) -> Recipe:
-    """The main LM with one that began as it and was trained on without dropout, at several updates; and at its last
-    with neighbours."""
-    rows = (*(with_one("memorised", step) for step in scale.lm("memorised").preset.keep), memory_and_neighbours(scale))
+    """The main LM with one that began as it and was trained on without dropout, at several updates;
+    and at its last with neighbours."""
+    rows = (
+        *(with_one("memorised", step) for step in scale.lm("memorised").preset.keep),
+        memory_and_neighbours(scale),
+    )
     return Recipe(
-        "memorised", "An LM that memorises", ("tab:overfit", "app:overfitting", "appendix E.6", "app:failed"), rows
+        "memorised",
+        "An LM that memorises",
+        ("tab:overfit", "app:overfitting", "appendix E.6", "app:failed"),
+        rows,
     )
 
 
 def soft_labels(scale: Scale) -> Recipe:
-    """The main LM with one that learned from it, from it with its neighbours, or (the same seed) from the text."""
+    """The main LM with one that learned from it, from it with its neighbours, or (the same seed)
+    from the text."""
     rows = tuple(with_one(lm) for lm in ("taught-by-lm", "taught-by-knn-lm", scale.seeds[1]))
-    return Recipe("soft-labels", "Soft labels", ("app:soft_label", "appendix E.6", "app:failed"), rows)
+    return Recipe(
+        "soft-labels", "Soft labels", ("app:soft_label", "appendix E.6", "app:failed"), rows
+    )
 
 
 def two_stores(scale: Scale) -> Combined:
@@ -62,6 +74,7 @@ def with_head(scale: Scale, seed: int = 0) -> Combined:
 
 
 def together(scale: Scale) -> Recipe:
-    """What the paper suggests but does not show: neighbours with a learned head, and both stores at once."""
+    """What the paper suggests but does not show: neighbours with a learned head, and both stores at
+    once."""
     rows = (two_stores(scale), *(with_head(scale, seed) for seed in range(scale.learning.seeds)))
     return Recipe("together", "Two reasons at once", (), rows)

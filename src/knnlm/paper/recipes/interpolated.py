@@ -10,5 +10,8 @@ def recipe(scale: Scale) -> Recipe:
     points = scale.learning
     rows = [Learned(state=s, size=n, lam=points.lam) for s in STATES for n in (1, points.adaptive)]
     return Recipe(
-        "interpolated", "Learning to be mixed", ("app:interpolated_loss", "appendix E.6", "app:failed"), tuple(rows)
+        "interpolated",
+        "Learning to be mixed",
+        ("app:interpolated_loss", "appendix E.6", "app:failed"),
+        tuple(rows),
     )

@@ -10,4 +10,9 @@ def recipe(scale: Scale) -> Recipe:
     lms = (*scale.widths, *(lm.name for lm in scale.others))
     arms = [arm for lm in lms for arm in (paper_arm(scale, lm), exactly(paper_arm(scale, lm)))]
     rows = tuple(Evaluate(arm) for arm in arms)
-    return Recipe("models", "Base LMs of other sizes", ("tab:knn_other_models", "app:generalization-knnlm"), rows)
+    return Recipe(
+        "models",
+        "Base LMs of other sizes",
+        ("tab:knn_other_models", "app:generalization-knnlm"),
+        rows,
+    )

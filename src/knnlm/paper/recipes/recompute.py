@@ -1,4 +1,5 @@
-"""Table 3: {FAISS, real} mask × {FAISS, real} score, with the arm that the paper left out (real mask, FAISS score)."""
+"""Table 3: {FAISS, real} mask × {FAISS, real} score, with the arm that the paper left out (real
+mask, FAISS score)."""
 
 from dataclasses import replace
 
@@ -20,4 +21,6 @@ def four(arm: Arm) -> tuple[Arm, ...]:
 def recipe(scale: Scale) -> Recipe:
     """The four arms on att and L2, for every seed of the main LM."""
     rows = [Evaluate(arm) for lm in scale.seeds for arm in four(paper_arm(scale, lm))]
-    return Recipe("recompute", "Approximate or exact: mask and score", ("tab:knn_recompute",), tuple(rows))
+    return Recipe(
+        "recompute", "Approximate or exact: mask and score", ("tab:knn_recompute",), tuple(rows)
+    )

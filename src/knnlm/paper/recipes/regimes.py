@@ -1,8 +1,8 @@
-"""When each reason holds: the main effects against training progress and against the width of the LM.
+"""When each reason holds: the main effects against training progress and against the width of the
+LM.
 
-The paper's LM was wide, had dropout and stopped where validation did. Here the same effects are measured on LMs that
-had too little training, enough, and (without dropout) too much.
-"""
+The paper's LM was wide, had dropout and stopped where validation did. Here the same effects are
+measured on LMs that had too little training, enough, and (without dropout) too much."""
 
 from dataclasses import replace
 

@@ -1,4 +1,5 @@
-"""Appendix E.1 to E.4: is it the metric, sparsity, the place in the text, or words that the LM can never choose?"""
+"""Appendix E.1 to E.4: is it the metric, sparsity, the place in the text, or words that the LM can
+never choose?"""
 
 from dataclasses import replace
 
@@ -26,12 +27,15 @@ def metric(scale: Scale) -> Recipe:
 
 
 def sparsity(scale: Scale) -> Recipe:
-    """E.2: the LM's own likeliest words, and the retrieved ones with and without duplicates; for every seed."""
+    """E.2: the LM's own likeliest words, and the retrieved ones with and without duplicates; for
+    every seed."""
     rows: list[Listed] = []
     for lm in scale.seeds:
         rows += [Listed(of=lm, k=k) for k in scale.ruled_out.lists]
         rows += [by_choice(scale, duplicates, lm) for duplicates in (True, False)]
-    return Recipe("sparsity", "A sparse distribution", ("app:sparsification", "app:failed"), tuple(rows))
+    return Recipe(
+        "sparsity", "A sparse distribution", ("app:sparsification", "app:failed"), tuple(rows)
+    )
 
 
 def location(scale: Scale) -> Recipe:

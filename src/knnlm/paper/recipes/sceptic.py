@@ -1,4 +1,5 @@
-"""What a sceptic asks: how many neighbours, which kind of approximation, fewer dimensions, and no mask at all.
+"""What a sceptic asks: how many neighbours, which kind of approximation, fewer dimensions, and no
+mask at all.
 
 (The other baseline, a calibrated LM, is measured with every row.)
 """
@@ -14,13 +15,20 @@ from knnlm.paper.scales import Scale
 def neighbours(scale: Scale) -> Recipe:
     """k from one to thousands, exact and approximate, all from one search each."""
     arm = replace(paper_arm(scale), k=max(scale.ks))
-    return Recipe("neighbours", "How many neighbours", (), tuple(Counts(a, scale.ks) for a in (exactly(arm), arm)))
+    return Recipe(
+        "neighbours",
+        "How many neighbours",
+        (),
+        tuple(Counts(a, scale.ks) for a in (exactly(arm), arm)),
+    )
 
 
 def approximations(scale: Scale) -> Recipe:
-    """Lists pruned without quantising, quantised without pruning, and both: recall against perplexity."""
+    """Lists pruned without quantising, quantised without pruning, and both: recall against
+    perplexity."""
     rows = tuple(
-        Evaluate(replace(paper_arm(scale), factory=factory, nprobe=nprobe)) for factory, nprobe in scale.factories
+        Evaluate(replace(paper_arm(scale), factory=factory, nprobe=nprobe))
+        for factory, nprobe in scale.factories
     )
     return Recipe("approximations", "Which approximation", (), rows)
 
@@ -32,6 +40,11 @@ def unmasked(scale: Scale) -> Recipe:
 
 
 def components(scale: Scale) -> Recipe:
-    """Keys reduced by PCA, as He et al. (2021) did from 1024 to 512 dimensions; for every seed of the main LM."""
-    arms = [replace(exactly(paper_arm(scale, lm)), width=w) for lm in scale.seeds for w in scale.components]
+    """Keys reduced by PCA, as He et al. (2021) did from 1024 to 512 dimensions; for every seed of
+    the main LM."""
+    arms = [
+        replace(exactly(paper_arm(scale, lm)), width=w)
+        for lm in scale.seeds
+        for w in scale.components
+    ]
     return Recipe("components", "Keys of fewer dimensions", (), tuple(Evaluate(a) for a in arms))

@@ -14,14 +14,15 @@ def arms(scale: Scale, fraction: float, draw: int, lm: str = "main") -> tuple[Ar
 
 
 def compared(scale: Scale) -> tuple[float, float, float]:
-    """The fractions that claims are about: the smallest, the one nearest to a half, the last below all."""
+    """The fractions that claims are about: the smallest, the one nearest to a half, the last below
+    all."""
     middle = min(scale.fractions, key=lambda fraction: abs(fraction - 0.5))
     return scale.fractions[0], middle, scale.fractions[-2]
 
 
 def recipe(scale: Scale) -> Recipe:
-    """Every fraction, several random parts of each, the whole store once; for further seeds of the main LM the
-    fractions that claims are about."""
+    """Every fraction, several random parts of each, the whole store once; for further seeds of the
+    main LM the fractions that claims are about."""
     rows = [
         Evaluate(arm)
         for lm in scale.seeds

@@ -9,7 +9,9 @@ def recipe(scale: Scale) -> Recipe:
     """Every R over both states, with and without fine-tuned output embeddings."""
     rows = [
         Learned(state=state, kind="softmaxes", size=r, own_embedding=own)
-        for state in STATES for own in (True, False) for r in scale.learning.views
-    ]  # fmt: skip
+        for state in STATES
+        for own in (True, False)
+        for r in scale.learning.views
+    ]
     labels = ("tab:mos_results", "appendix C.2", "app:bottleneck-detail")
     return Recipe("softmaxes", "Mixtures of softmaxes", labels, tuple(rows))

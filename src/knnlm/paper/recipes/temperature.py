@@ -1,4 +1,5 @@
-"""Figures: perplexity against τ for each mask and score, on a small part of the store and on all of it."""
+"""Figures: perplexity against τ for each mask and score, on a small part of the store and on all of
+it."""
 
 from dataclasses import replace
 

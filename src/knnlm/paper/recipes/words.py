@@ -1,4 +1,5 @@
-"""Appendix D: which words gain from approximate neighbours: by length, and by forward and backward bigram entropy."""
+"""Appendix D: which words gain from approximate neighbours: by length, and by forward and backward
+bigram entropy."""
 
 from dataclasses import replace
 
@@ -11,4 +12,9 @@ def recipe(scale: Scale) -> Recipe:
     """Real against FAISS mask, real scores both, as in the paper."""
     arm = paper_arm(scale)
     row = Words(exactly(arm), replace(arm, score="real"), scale.least)
-    return Recipe("words", "Which words", ("fig:token_analysis_len", "fig:entropy", "app:wordanalysis"), (row,))
+    return Recipe(
+        "words",
+        "Which words",
+        ("fig:token_analysis_len", "fig:entropy", "app:wordanalysis"),
+        (row,),
+    )

@@ -1,0 +1,64 @@
+"""lm-evaluation-harness: `--model knnlm --model_args store=STORE`.
+
+lm-eval 0.4.13 finds models in its own source only, so `knnlm-lm-eval` (cli/lm_eval.py) imports this
+module, which registers ours, and hands over to lm-eval's command line; in Python, importing it is
+enough. Knows no tasks."""
+
+from typing import Any
+
+import torch
+
+from knnlm.errors import KnnlmError, UsageError
+
+try:
+    from lm_eval.api.registry import register_model
+    from lm_eval.models.huggingface import HFLM
+except ImportError as error:
+    raise KnnlmError(
+        "lm-evaluation-harness is not installed: run pip install 'knnlm[lm-eval]'"
+    ) from error
+
+
+@register_model("knnlm")
+class KNNLMHarness(HFLM):  # type: ignore[misc]  # lm_eval is not typed
+    """A store's kNN-LM; what lm-eval does with a Hugging Face model it does with this one."""
+
+    def __init__(
+        self,
+        store: str | None = None,
+        model: str | None = None,
+        key: str | None = None,
+        metric: str | None = None,
+        index: str | None = None,
+        exact: bool | str = False,
+        k: int | None = None,
+        temperature: float | None = None,
+        device: str | None = None,
+        batch_size: int | str = 1,
+        **options: Any,
+    ) -> None:
+        """The options of `knnlm eval`; `lambda` too, which Python cannot name. Others are those of
+        lm-eval's `hf`."""
+        from knnlm import api
+
+        if store is None:
+            raise UsageError("no store given: add --model_args store=STORE")
+        if index is not None and exact:
+            raise UsageError("index and exact exclude each other: give one of them")
+        if str(device).startswith("cuda") and not torch.cuda.is_available():
+            device = None  # lm-eval asks for CUDA unless told otherwise, and falls back itself
+        lam = options.pop("lambda", None)
+        loaded = api.load(
+            store,
+            model=model,
+            key=key,
+            metric=metric,
+            mask="exact" if exact else index,
+            k=k,
+            lam=None if lam is None else float(lam),
+            temperature=temperature,
+            device=device,
+        )
+        super().__init__(
+            pretrained=loaded.model, tokenizer=loaded.tokenizer, batch_size=batch_size, **options
+        )

@@ -1,0 +1,77 @@
+"""Parts of a text that are texts themselves: its first documents, and the end or the beginning of
+each document.
+
+Cuts fall on line ends, or on white space where lines are long, so words stay whole. Knows nothing
+of where the documents come from."""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from knnlm.text.documents import Document, Source
+
+HELD_OUT = 0.05
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """The first 95% ("train") or the last 5% ("valid") of every document, for texts without a
+    validation set."""
+
+    source: Source
+    part: Literal["train", "valid"]
+
+    def describe(self) -> dict[str, Any]:
+        """The text and which part of it."""
+        return {**self.source.describe(), "part": self.part, "held_out": HELD_OUT}
+
+    def __iter__(self) -> Iterator[Document]:
+        for document in self.source:
+            cut = _cut(document.text, int(len(document.text) * (1 - HELD_OUT)))
+            text = document.text[:cut] if self.part == "train" else document.text[cut:]
+            if text.strip():
+                yield document._replace(text=text)
+
+
+@dataclass(frozen=True)
+class FirstDocuments:
+    """The first documents of a text."""
+
+    source: Source
+    documents: int
+
+    def describe(self) -> dict[str, Any]:
+        """The text and how many documents of it."""
+        return {**self.source.describe(), "documents": self.documents}
+
+    def __iter__(self) -> Iterator[Document]:
+        return itertools.islice(iter(self.source), self.documents)
+
+
+@dataclass(frozen=True)
+class Excerpts:
+    """The beginning of every document, about `characters` long."""
+
+    source: Source
+    characters: int
+
+    def describe(self) -> dict[str, Any]:
+        """The text and how much of each document."""
+        return {**self.source.describe(), "excerpt": self.characters}
+
+    def __iter__(self) -> Iterator[Document]:
+        for document in self.source:
+            yield document._replace(text=document.text[: _cut(document.text, self.characters)])
+
+
+def _cut(text: str, near: int) -> int:
+    """The place after the last line end before `near`, or after the last white space where that
+    line is most of the text before `near`, or `near` itself where there is none."""
+    if near >= len(text):
+        return len(text)
+    return (
+        text.rfind("\n", near // 2, near) + 1
+        or max(text.rfind(blank, 0, near) for blank in " \t\n") + 1
+        or near
+    )

@@ -1,0 +1,57 @@
+"""The network over several states: its formula, its beginning as the LM, its gradients."""
+
+import numpy as np
+import torch
+from scipy.special import erf
+
+from knnlm.components.mlp import MLP
+from knnlm.equation import softmax
+
+V, D, U = 9, 4, 6
+
+
+def random_network(seed: int = 0) -> MLP:
+    torch.manual_seed(seed)
+    return MLP(
+        ("att", "ffn"),
+        torch.randn(V, D),
+        torch.randn(D, 2 * D),
+        torch.randn(U, 2 * D),
+        torch.randn(U),
+        torch.randn(D, U),
+    )
+
+
+def test_it_is_its_formula() -> None:
+    made = random_network()
+    x = np.random.default_rng(1).standard_normal((5, 2 * D)).astype(np.float32)
+    e, a, h, b, o = (t.double().numpy() for t in made[1:6])
+    parts = x.astype(np.float64).reshape(5, 2, D)
+    normed = (parts - parts.mean(-1, keepdims=True)) / np.sqrt(parts.var(-1, keepdims=True) + 1e-5)
+    z = normed.reshape(5, 2 * D) @ h.T + b
+    truth = softmax((x @ a.T + (z * (1 + erf(z / np.sqrt(2))) / 2) @ o.T) @ e.T)
+    assert np.allclose(made.logprobs(torch.from_numpy(x)).exp().numpy(), truth, atol=1e-5)
+    targets = np.array([0, 3, 8, 8, 1])
+    assert np.allclose(
+        made.target_logprobs(x, targets), np.log(truth)[np.arange(5), targets], atol=1e-4
+    )
+
+
+def test_it_can_begin_as_the_lm() -> None:
+    made = random_network()
+    select = torch.cat([torch.zeros(D, D), torch.eye(D)], dim=1)
+    begin = made._replace(direct=select, outer=torch.zeros(D, U))
+    att, ffn = torch.randn(3, D), torch.randn(3, D)
+    truth = (ffn @ made.embedding.T).log_softmax(1)
+    assert torch.allclose(begin.logprobs(torch.cat([att, ffn], dim=1)), truth, atol=1e-6)
+
+
+def test_gradients_are_right() -> None:
+    made = random_network(2)
+    x, targets = torch.randn(4, 2 * D, dtype=torch.float64), torch.tensor([0, 1, 8, 8])
+
+    def loss(*parts: torch.Tensor) -> torch.Tensor:
+        made = MLP(("att", "ffn"), *parts)  # type: ignore[arg-type]
+        return made.target_losses(x, targets).sum()
+
+    assert torch.autograd.gradcheck(loss, tuple(p.double().requires_grad_() for p in made[1:6]))

@@ -1,0 +1,3 @@
+"""Texts to train on."""
+
+from tests.training.conftest import prose as prose

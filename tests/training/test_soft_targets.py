@@ -1,0 +1,114 @@
+"""Neighbours as teachers: what they said is what neighbours elsewhere vote for, made once, resumed,
+learned from."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import knnlm.training.soft_targets as module
+from knnlm.components.knn import vocabulary_logprobs
+from knnlm.datastore.build import build_entries
+from knnlm.datastore.entries import Entries
+from knnlm.errors import KnnlmError
+from knnlm.hidden_states.output_head import output_embedding
+from knnlm.models.load import LanguageModel
+from knnlm.search.other_documents import neighbors_in_other_documents
+from knnlm.text.documents import Files
+from knnlm.training.fit import FitSettings
+from knnlm.training.initial import ComponentSpec, begin
+from knnlm.training.learn import Soft, learn
+from knnlm.training.soft_targets import KEPT, soft_targets
+from tests.search.conftest import lm as lm
+from tests.search.test_other_documents import many as many
+
+
+def test_soft_targets_are_the_votes_of_other_documents(many: Entries, tmp_path: Path) -> None:
+    table = soft_targets(many, "att", "l2", 8, 0.5, tmp_path / "soft")
+    words, shares = table.columns["words"].all(), table.columns["shares"].all().astype(np.float64)
+    assert np.allclose(shares.sum(1), 1, atol=1e-2)
+    assert np.allclose(
+        table.columns["kept"].all(), 1, atol=1e-5
+    )  # eight neighbours have at most eight words
+    for first, near in neighbors_in_other_documents(many, "att", 8, "l2"):
+        truth = vocabulary_logprobs(near, many.targets, many.vocab_size, 0.5).exp().double().numpy()
+        for row, p in enumerate(truth, start=first):
+            assert np.allclose(p[words[row]], shares[row], atol=2e-3)
+            assert shares[row].argmax() == 0
+
+
+def test_an_interrupted_table_goes_on(
+    many: Entries, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = soft_targets(many, "att", "l2", 4, 1.0, tmp_path / "whole")
+    monkeypatch.setattr(module, "_COMMIT_ROWS", 1)
+    real = module._likeliest
+    seen = 0
+
+    def dies(*given: object) -> dict[str, object]:
+        nonlocal seen
+        seen += 1
+        if seen == 2:
+            raise KeyboardInterrupt
+        return real(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("knnlm.search.other_documents._QUERIES", 40)
+    monkeypatch.setattr(module, "_likeliest", dies)
+    with pytest.raises(KeyboardInterrupt):
+        soft_targets(many, "att", "l2", 4, 1.0, tmp_path / "cut")
+    again = soft_targets(many, "att", "l2", 4, 1.0, tmp_path / "cut")
+    for name in ("words", "shares"):
+        assert np.array_equal(again.columns[name].all(), whole.columns[name].all())
+
+
+def test_a_head_that_is_only_taught_comes_nearer_to_its_teacher(
+    many: Entries, lm: LanguageModel, texts: dict[str, Path], tmp_path: Path
+) -> None:
+    """The cross-entropy against q falls well below that of the beginning."""
+    table = soft_targets(many, "att", "l2", 8, 1.0, tmp_path / "soft")
+    aim = Soft(1.0, table.columns["words"], table.columns["shares"])
+    words = torch.from_numpy(aim.words.all()).long()
+    shares = torch.from_numpy(aim.shares.all()).float()
+    states = torch.from_numpy(many.key("att").all().astype(np.float32))
+
+    def against_teacher(component: object) -> float:
+        logs = component.logprobs(states).detach()  # type: ignore[attr-defined]
+        return -float((shares * logs.gather(1, words)).sum(1).mean())
+
+    begun = begin(ComponentSpec(), output_embedding(lm.model).weight)
+    before = against_teacher(begun.component())
+    valid = build_entries(lm, Files((texts["valid"],)), tmp_path / "valid", logprobs=True)
+    head = learn(
+        begun,
+        many,
+        valid,
+        tmp_path / "head",
+        FitSettings(lr=1e-2, epochs=5, patience=99),
+        aim=aim,
+        about={},
+    )
+    assert head.fitted.best_step > 0
+    assert against_teacher(head.component) < before - 0.2
+
+
+def test_one_document_has_no_teachers(store: Entries, tmp_path: Path) -> None:
+    with pytest.raises(KnnlmError, match="no neighbours elsewhere"):
+        soft_targets(store, "att", "l2", 4, 1.0, tmp_path / "soft")
+
+
+def test_a_share_out_of_range_is_refused(many: Entries, lm: LanguageModel, tmp_path: Path) -> None:
+    table = soft_targets(many, "att", "l2", 4, 1.0, tmp_path / "soft")
+    begun = begin(ComponentSpec(), output_embedding(lm.model).weight)
+    aim = Soft(2.0, table.columns["words"], table.columns["shares"])
+    with pytest.raises(KnnlmError, match="choose above 0 to 1"):
+        learn(begun, many, many, tmp_path / "x", aim=aim, about={})
+    assert table.columns["words"].type.width == KEPT
+
+
+@pytest.fixture
+def store(tmp_path: Path, lm: LanguageModel) -> Entries:
+    from tests.conftest import prose
+
+    (tmp_path / "one.txt").write_text(prose(0, 3))
+    return build_entries(lm, Files((tmp_path / "one.txt",)), tmp_path / "store")
