@@ -65,19 +65,19 @@ def test_each_token_is_explained_by_the_mixture_and_its_neighbours(loaded: Loade
     lam = loaded.model.config.lam
     assert "".join(t.text for t in found.explained) == found.text
     for token in found.explained:
-        mixed = (1 - lam) * np.exp(token.lm_logprob) + lam * np.exp(token.knn_logprob)
+        mixed = (1 - lam) * np.exp(token.lm_logprob) + lam * np.exp(token.component_logprob)
         assert np.exp(token.mixed_logprob) == pytest.approx(mixed, rel=1e-5)
-        assert [h.weight for h in token.hits] == sorted(
-            (h.weight for h in token.hits), reverse=True
+        assert [h.weight for h in token.neighbors] == sorted(
+            (h.weight for h in token.neighbors), reverse=True
         )
-        assert all(h.document == "train.txt" for h in token.hits)
-        assert all(h.is_target == (h.token == token.text) for h in token.hits)
+        assert all(h.document == "train.txt" for h in token.neighbors)
+        assert all(h.is_target == (h.token == token.text) for h in token.neighbors)
 
 
 def test_neighbours_stand_in_their_original_text(loaded: Loaded, texts: dict[str, Path]) -> None:
     original = texts["train"].read_text()
     for token in generate(loaded, "a grey", Sampling(max_new_tokens=4), explain=True).explained:
-        for hit in token.hits:
+        for hit in token.neighbors:
             assert hit.before + hit.token in original
 
 

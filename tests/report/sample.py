@@ -3,7 +3,8 @@
 import math
 import random
 
-from knnlm.report.content import Curve, Hit, Page, Passage, Row, Token
+from knnlm.evaluation.explanation import ExplainedToken, Passage, RetrievedNeighbor
+from knnlm.report.content import Curve, Page, Row
 
 HOSTILE = '</script><script>alert(1)</script>&"\'<b> [red] $\\bad{$ id="x"'
 _TEXT = (
@@ -89,7 +90,7 @@ def passage() -> Passage:
         mixed = math.log(0.73 * math.exp(lm) + 0.27 * vote)
         knn = math.log(vote) if vote else -math.inf
         hits = tuple(
-            Hit(
+            RetrievedNeighbor(
                 before=" ".join(
                     ["the items", "of a sequence\n", "are given", "in order,"] * (1 + j)
                 ),
@@ -100,7 +101,7 @@ def passage() -> Passage:
             )
             for j in range(place % 6)
         )
-        tokens.append(Token(piece, lm, knn, mixed, hits))
+        tokens.append(ExplainedToken(piece, lm, knn, mixed, hits))
     return Passage("functions/sorted", "att, l2, exact", tuple(tokens))
 
 
@@ -122,8 +123,8 @@ def page() -> Page:
 
 def hostile_page() -> Page:
     bad = HOSTILE
-    hit = Hit(bad, bad, 0.5, bad, True)
-    token = Token(bad, -1.0, -math.inf, -1.3, (hit,))
+    hit = RetrievedNeighbor(bad, bad, 0.5, bad, True)
+    token = ExplainedToken(bad, -1.0, -math.inf, -1.3, (hit,))
     curve = Curve(bad, (0.5, 1.0), (10.0, 9.0), (1.0, 9.0))
     return Page(
         title=bad,

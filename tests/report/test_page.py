@@ -4,8 +4,9 @@ import math
 import re
 from dataclasses import replace
 
+from knnlm.evaluation.explanation import ExplainedToken, Passage
 from knnlm.report import words
-from knnlm.report.content import Page, Passage, Row, Token
+from knnlm.report.content import Page, Row
 from knnlm.report.page import render
 
 from . import sample
@@ -136,8 +137,8 @@ def test_the_passage_keeps_its_white_space() -> None:
 
 
 def test_colour_follows_the_gain_and_is_clipped() -> None:
-    def token(gain: float) -> Token:
-        return Token("x", -5.0, -math.inf, -5.0 + gain, ())
+    def token(gain: float) -> ExplainedToken:
+        return ExplainedToken("x", -5.0, -math.inf, -5.0 + gain, ())
 
     gains = (5.0, 1.0, 0.0, -0.5)
     passage = Passage("d", "s", tuple(token(gain) for gain in gains))
@@ -160,14 +161,14 @@ def test_the_panel_opens_at_the_largest_gain_with_the_strongest_hit_first() -> N
     for one, token in zip(data["tokens"], tokens, strict=True):
         shares = [hit["share"] for hit in one["hits"]]
         assert shares == sorted(shares, reverse=True)
-        assert len(shares) == len(token.hits)
-    zero = next(place for place, t in enumerate(tokens) if t.knn_logprob == -math.inf)
+        assert len(shares) == len(token.neighbors)
+    zero = next(place for place, t in enumerate(tokens) if t.component_logprob == -math.inf)
     assert data["tokens"][zero]["parts"][1] == {"of": "kNN", "text": "0", "share": 0.0}
 
 
 def test_impossible_tokens_do_not_break_the_page() -> None:
-    impossible = Token("x", -math.inf, -math.inf, -math.inf, ())
-    rescued = Token("y", -math.inf, -0.1, -1.4, ())
+    impossible = ExplainedToken("x", -math.inf, -math.inf, -math.inf, ())
+    rescued = ExplainedToken("y", -math.inf, -0.1, -1.4, ())
     made = render(replace(sample.page(), passage=Passage("d", "s", (impossible, rescued))))
     reader = read(made)
     assert reader.having(id="t0")[0]["class"] == "token same"

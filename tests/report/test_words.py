@@ -3,8 +3,9 @@ from dataclasses import replace
 
 import pytest
 
+from knnlm.evaluation.explanation import ExplainedToken
 from knnlm.report import formats, words
-from knnlm.report.content import Curve, Page, Row, Token
+from knnlm.report.content import Curve, Page, Row
 
 from . import sample
 
@@ -65,7 +66,7 @@ def test_lowest_names_the_lowest_curve() -> None:
 
 
 def test_token_numbers() -> None:
-    token = Token("x", math.log(0.1), -math.inf, math.log(0.05), ())
+    token = ExplainedToken("x", math.log(0.1), -math.inf, math.log(0.05), ())
     assert words.token_text(token) == (
         "language model 0.1 · neighbours 0 · mixed 0.05 · gain −0.69 nats (×0.5)"
     )

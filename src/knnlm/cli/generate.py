@@ -136,7 +136,7 @@ def _fields(prompt: str, found: "Generated", loaded: Any, how: Any) -> dict[str,
         "temperature_knn": config.tau,
         "sampling": asdict(how),
         "explained": [
-            finite({**t._asdict(), "hits": [h._asdict() for h in t.hits]}) for t in found.explained
+            finite({**t._asdict(), "neighbors": [n._asdict() for n in t.neighbors]}) for t in found.explained
         ],
     }
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from knnlm import api
+from knnlm.api.explain import passage
 from knnlm.datastore.entries import Entries
 from knnlm.errors import unknown
-from knnlm.evaluation.explanation import passage
 from knnlm.evaluation.settings import save_settings
 from knnlm.evaluation.tuning import (
     Evaluation,

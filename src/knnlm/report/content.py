@@ -7,6 +7,8 @@ show them.
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from knnlm.evaluation.explanation import Passage
+
 
 class Curve(NamedTuple):
     """Perplexity against one knob, for one setting; `best` is the chosen (x, y)."""
@@ -15,34 +17,6 @@ class Curve(NamedTuple):
     x: tuple[float, ...]
     y: tuple[float, ...]
     best: tuple[float, float] | None
-
-
-class Hit(NamedTuple):
-    """One retrieved context: the text before its stored token, and its share (0..1) of the vote."""
-
-    before: str
-    token: str
-    weight: float
-    document: str
-    is_target: bool
-
-
-class Token(NamedTuple):
-    """One token of the passage, its natural log probabilities, and what was retrieved for it."""
-
-    text: str
-    lm_logprob: float
-    knn_logprob: float  # -inf where the token was not among the neighbours
-    mixed_logprob: float
-    hits: tuple[Hit, ...]
-
-
-class Passage(NamedTuple):
-    """A stretch of unseen text, scored token by token under one setting."""
-
-    document: str
-    setting: str
-    tokens: tuple[Token, ...]
 
 
 class Row(NamedTuple):

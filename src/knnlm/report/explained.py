@@ -13,24 +13,24 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from knnlm.evaluation.explanation import ExplainedToken, RetrievedNeighbor
 from knnlm.report import formats
-from knnlm.report.content import Hit, Token
 
 _BEFORE = 60
 _HITS = 3
 
 
-def lines(tokens: Sequence[Token], lam: float, component: str | None = None) -> list[str]:
+def lines(tokens: Sequence[ExplainedToken], lam: float, component: str | None = None) -> list[str]:
     """One line for each token, and its strongest neighbours in their own context; a component has
     none."""
     second = component or "kNN"
     hits = "" if component else ", then its strongest neighbours' share of the vote"
     found = [f"each token: P = {1 - lam:.3f}·p_LM + {lam:.3f}·p_{second}{hits}"]
     for token in tokens:
-        logprobs = (token.mixed_logprob, token.lm_logprob, token.knn_logprob)
+        logprobs = (token.mixed_logprob, token.lm_logprob, token.component_logprob)
         p, lm, knn = (formats.probability(x).ljust(8) for x in logprobs)
         found.append(f"{_shown(token.text)}  P {p}  LM {lm}  {second} {knn}".rstrip())
-        found += [_neighbour(hit) for hit in token.hits[:_HITS]]
+        found += [_neighbour(hit) for hit in token.neighbors[:_HITS]]
     return found
 
 
@@ -46,7 +46,7 @@ def side_by_side(prompt: str, base: str, knn: str, component: str | None = None)
     return [prompt, *(line.rstrip() for line in captured.get().splitlines())]
 
 
-def _neighbour(hit: Hit) -> str:
+def _neighbour(hit: RetrievedNeighbor) -> str:
     mark = "✓" if hit.is_target else " "
     before = formats.visible(formats.tail(hit.before, _BEFORE))
     return f"    {mark} {formats.percent(hit.weight):>6}  {before}⟦{formats.visible(hit.token)}⟧  ({hit.document})"

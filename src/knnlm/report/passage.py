@@ -9,8 +9,8 @@ import json
 import math
 from typing import Any
 
+from knnlm.evaluation.explanation import ExplainedToken, Passage, RetrievedNeighbor
 from knnlm.report import formats, words
-from knnlm.report.content import Hit, Passage, Token
 
 CLIP = 2.0  # nats at which the colour is full
 _BEFORE = 160  # characters of a retrieved context that are shown
@@ -55,7 +55,7 @@ def _tokens(passage: Passage) -> str:
     return "".join(_token(place, token) for place, token in enumerate(passage.tokens))
 
 
-def _token(place: int, token: Token) -> str:
+def _token(place: int, token: ExplainedToken) -> str:
     """One focusable token; CSS draws the sign for a line end, so that copied text has none."""
     text = html.escape(token.text.replace("\r\n", "\n").replace("\r", "\n"))
     shown = text.replace("\n", '<i class="newline"></i>\n')
@@ -75,14 +75,14 @@ def _data(passage: Passage) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _token_data(token: Token) -> dict[str, Any]:
-    strongest = sorted(token.hits, key=lambda hit: -hit.weight)
+def _token_data(token: ExplainedToken) -> dict[str, Any]:
+    strongest = sorted(token.neighbors, key=lambda hit: -hit.weight)
     return {
         "text": formats.visible(token.text),
         "gain": words.gain_text(token),
         "parts": [
             _part("LM", token.lm_logprob),
-            _part("kNN", token.knn_logprob),
+            _part("kNN", token.component_logprob),
             _part("", token.mixed_logprob),
         ],
         "hits": [_hit_data(hit) for hit in strongest],
@@ -97,7 +97,7 @@ def _part(subscript: str, logprob: float) -> dict[str, Any]:
     }
 
 
-def _hit_data(hit: Hit) -> dict[str, Any]:
+def _hit_data(hit: RetrievedNeighbor) -> dict[str, Any]:
     return {
         "before": formats.visible(formats.tail(hit.before, _BEFORE)),
         "token": formats.visible(hit.token),

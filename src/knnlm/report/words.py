@@ -5,8 +5,9 @@ Plain text only: `page` escapes it, `terminal` prints it.
 
 import math
 
+from knnlm.evaluation.explanation import ExplainedToken, Passage
 from knnlm.report import formats
-from knnlm.report.content import Curve, Page, Passage, Row, Token
+from knnlm.report.content import Curve, Page, Row
 
 PERPLEXITY = "Perplexity is the number of equally likely tokens that would be as hard to choose from: lower is better."
 
@@ -74,25 +75,25 @@ def setting(row: Row) -> str:
     return f"key {row.key}, metric {row.metric}, {row.mask} search{scores}"
 
 
-def gain(token: Token) -> float:
+def gain(token: ExplainedToken) -> float:
     """What retrieval changed for one token, in nats; 0 where both say it was impossible."""
     if token.mixed_logprob == token.lm_logprob:
         return 0.0  # also -inf against -inf, which would not be a number
     return token.mixed_logprob - token.lm_logprob
 
 
-def gain_text(token: Token) -> str:
+def gain_text(token: ExplainedToken) -> str:
     """The gain in nats and as a factor."""
     nats = gain(token)
     factor = f" (×{formats.significant(math.exp(nats))})" if abs(nats) < 700 else ""
     return f"{formats.signed(nats, 2)} nats{factor}"
 
 
-def token_text(token: Token) -> str:
+def token_text(token: ExplainedToken) -> str:
     """One token's numbers on one line, for who cannot or does not open the panel."""
     return (
         f"language model {formats.probability(token.lm_logprob)} · "
-        f"neighbours {formats.probability(token.knn_logprob)} · "
+        f"neighbours {formats.probability(token.component_logprob)} · "
         f"mixed {formats.probability(token.mixed_logprob)} · "
         f"gain {gain_text(token)}"
     )

@@ -14,11 +14,11 @@ import torch
 import transformers
 
 from knnlm.api import Loaded
+from knnlm.api.explain import explained
 from knnlm.errors import UsageError
-from knnlm.evaluation.explanation import explained
+from knnlm.evaluation.explanation import ExplainedToken
 from knnlm.integrations.transformers.model import KNNLMForCausalLM
 from knnlm.progress import log
-from knnlm.report.content import Token
 from knnlm.text.tokenizer import CONTEXT_TOKENS_KEPT, decode_continuation, encode_prompt
 
 Stream = Callable[[str], None]
@@ -97,7 +97,7 @@ class Generated(NamedTuple):
     tokens: tuple[int, ...]
     seconds: float
     base_text: str | None
-    explained: tuple[Token, ...]
+    explained: tuple[ExplainedToken, ...]
 
 
 def generate(
