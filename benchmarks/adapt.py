@@ -112,7 +112,11 @@ def main() -> None:
     }
     knnlm.tune(store, given.valid, model=lm)
     tuned, found = knnlm.evaluate(store, given.test, model=lm)
-    record |= {"index": tuned.retrieval.mask, "key": tuned.retrieval.key, **finite(found._asdict())}
+    record |= {
+        "index": tuned.retrieval.search_name,
+        "key": tuned.retrieval.key,
+        **finite(found._asdict()),
+    }
     record["valid_tokens"], record["valid_interp_ppl"] = tuned.tokens, tuned.interp_ppl
     record |= generation(
         knnlm.load(store, model=lm), given.test.read_text()[:400], given.tokens, given.repeats

@@ -91,7 +91,7 @@ def main() -> None:
         "key": given.key,
         "knnlm": knnlm.__version__,
         "search": {
-            "mask": tuned.retrieval.mask,
+            "mask": tuned.retrieval.search_name,
             "key": tuned.retrieval.key,
             "k": tuned.retrieval.k,
             **{name: found[name] for name in _KEPT},

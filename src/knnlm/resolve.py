@@ -90,7 +90,7 @@ def the_settings(
     """
     _check_names(store, key, metric, mask)
     wanted: dict[str, Any] = {"key": key, "metric": metric, "mask": mask}
-    wanted["score"] = "real" if mask == EXACT else score
+    wanted["score"] = "exact" if mask == EXACT else score
     tuned = choose_settings(store, **wanted)
     if tuned is None:
         if lam is None or temperature is None:
@@ -98,7 +98,10 @@ def the_settings(
         key, metric = key or store.keys[0], metric or "l2"
         chosen = mask or default_mask(store, key, metric)
         what = Retrieval(
-            key=key, metric=checked_metric(metric), mask=chosen, score=score or "search"
+            key=key,
+            metric=checked_metric(metric),
+            index=None if chosen == EXACT else chosen,
+            score=score or "index",
         )
         tuned = TunedSettings(what, lam, temperature, math.nan, math.nan, math.nan, 0)
     tuned = _overridden(tuned, k, lam, temperature)

@@ -74,7 +74,7 @@ def test_eval_exact_uses_the_settings_tuned_for_it(
     found = ask(capsys, "eval", folder / "store", "--text", texts["test"], "--exact")
     assert (found["mask"], found["score"], found["recall"], found["k"]) == (
         "exact",
-        "real",
+        "exact",
         1.0,
         64,
     )

@@ -42,9 +42,7 @@ def knn_lm(model: Any, tokenizer: Any, text: Path, out: Path, **changes: Any) ->
     store = build_entries(lm, Files((text,)), out, window=32, dtype=changes.get("dtype", "float32"))
     key = changes.get("key", "att")
     spread = float(np.var(store.key(key).all().astype(np.float64)) * 8)
-    what = Retrieval(
-        key=key, metric=changes.get("metric", "l2"), k=K, mask=changes.get("mask", "exact")
-    )
+    what = Retrieval(key=key, metric=changes.get("metric", "l2"), k=K, index=changes.get("index"))
     tuned = TunedSettings(what, changes.get("lam", LAM), spread, 1.0, 1.0, 1.0, 1)
     return Made(lm, store, tuned, KNNLMForCausalLM.from_parts(lm, store, tuned))
 

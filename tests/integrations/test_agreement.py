@@ -24,12 +24,12 @@ def store(
     knnlm.index(where, factory="IVF8,PQ4", nprobe=2, recall_floor=0)
     knnlm.tune(where, texts["valid"], k=64)
     knnlm.tune(where, texts["valid"], k=64, mask="exact")
-    knnlm.tune(where, texts["valid"], k=64, score="real")
+    knnlm.tune(where, texts["valid"], k=64, score="exact")
     return where
 
 
 @pytest.mark.parametrize(
-    ("mask", "score_kind"), [("exact", "real"), (None, "search"), (None, "real")]
+    ("mask", "score_kind"), [("exact", "exact"), (None, "index"), (None, "exact")]
 )
 def test_evaluation_and_generation_agree(
     store: Path, tmp_path: Path, mask: str | None, score_kind: str
@@ -68,7 +68,7 @@ def test_evaluation_and_generation_agree(
 
 def test_a_loaded_model_has_the_tuned_settings_or_the_given_ones(store: Path) -> None:
     tuned, _ = knnlm.load(store, mask="exact")
-    assert tuned.config.retrieval.mask == "exact"
+    assert tuned.config.retrieval.exact
     given, _ = knnlm.load(store, mask="exact", lam=0.5, temperature=2.0, k=7)
     assert (given.config.lam, given.config.tau, given.config.retrieval.k) == (0.5, 2.0, 7)
     assert tuned.store.count == given.store.count

@@ -52,7 +52,7 @@ def _run(folder: Path) -> list[tuple[list[Any], int]]:
     real = retrieval.open_search
 
     def counting(store: Entries, what: Retrieval) -> Search:
-        counts[str(store.path), what.key, what.metric, what.mask] += 1
+        counts[str(store.path), what.key, what.metric, what.search_name] += 1
         return real(store, what)
 
     with pytest.MonkeyPatch.context() as patch:

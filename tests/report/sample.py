@@ -31,7 +31,7 @@ def row(
         key=key,
         metric=metric,
         mask=mask,
-        score="real" if mask == "exact" else "search",
+        score="exact" if mask == "exact" else "index",
         base_ppl=base,
         component_ppl=math.inf,
         interp_ppl=interp,

@@ -46,7 +46,7 @@ def test_the_first_of_equal_rows_is_best() -> None:
 
 
 def test_approximate_search_says_which_scores() -> None:
-    assert words.setting(sample.row(mask="IVF")) == "key att, metric l2, IVF search, search scores"
+    assert words.setting(sample.row(mask="IVF")) == "key att, metric l2, IVF search, index scores"
 
 
 def test_the_base_level_is_the_curve_at_lambda_zero() -> None:

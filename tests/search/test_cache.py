@@ -7,6 +7,7 @@ import knnlm.search.cache as cache
 import knnlm.search.retrieval as retrieval
 from knnlm.datastore.entries import Entries
 from knnlm.errors import UsageError
+from knnlm.files import fingerprint
 from knnlm.search.cache import cached_neighbors
 from knnlm.search.exact import exact_search
 from knnlm.search.index import build_index, open_index
@@ -61,14 +62,14 @@ def test_real_scores_of_an_index_use_its_search_again(
 
     monkeypatch.setattr(retrieval, "open_index", opened)
     masked = cached_neighbors(
-        store, queries, Retrieval(mask=index.name, score="search", k=12)
+        store, queries, Retrieval(index=index.name, score="index", k=12)
     ).read(0, queries.count)
     rescored = cached_neighbors(
-        store, queries, Retrieval(mask=index.name, score="real", k=12)
+        store, queries, Retrieval(index=index.name, score="exact", k=12)
     ).read(0, queries.count)
     assert len(calls) == 1
     assert np.array_equal(np.sort(masked.ids, axis=1), np.sort(rescored.ids, axis=1))
-    direct = retrieval.open_search(store, Retrieval(mask=index.name, score="real", k=12))(
+    direct = retrieval.open_search(store, Retrieval(index=index.name, score="exact", k=12))(
         queries.key("att").all()
     )
     assert np.array_equal(rescored.ids, direct.ids)
@@ -86,6 +87,23 @@ def test_another_key_metric_or_larger_k_is_another_search(
     ):
         cached_neighbors(store, queries, what)
     assert counter.calls == 4
+
+
+def test_caches_of_earlier_versions_are_still_used(store: Entries, queries: Entries) -> None:
+    """Their names were made when exact search was a "mask" with "real" scores."""
+    index = build_index(store, "att", "l2", factory="Flat")
+    seen = {"store": store.fingerprint, "queries": queries.fingerprint}
+    seen |= {"key": "att", "metric": "l2"}
+    exact = {"mask": "exact", "nprobe": None}
+    approximate = {"mask": index.manifest["xxh3"], "nprobe": index.manifest["nprobe"]}
+    for what, spelled in (
+        (Retrieval(k=3), exact | {"score": "real"}),
+        (Retrieval(index=index.name, score="index", k=3), approximate | {"score": "search"}),
+        (Retrieval(index=index.name, score="exact", k=3), approximate | {"score": "real"}),
+    ):
+        cached_neighbors(store, queries, what)
+        name = f"{fingerprint(seen | spelled)}-k3"
+        assert (store.path / "cache" / "neighbors" / name / "manifest.json").is_file()
 
 
 def test_an_interrupted_search_goes_on(
@@ -112,9 +130,9 @@ def test_an_interrupted_search_goes_on(
 def test_real_scores_keep_the_mask_and_change_the_scores(store: Entries, queries: Entries) -> None:
     index = build_index(store, "att", "l2", factory="IVF16,PQ4x4np", nprobe=4, recall_floor=0)
     by_search = cached_neighbors(
-        store, queries, Retrieval(mask=index.name, score="search", k=20)
+        store, queries, Retrieval(index=index.name, score="index", k=20)
     ).read(0, 50)
-    real = cached_neighbors(store, queries, Retrieval(mask=index.name, score="real", k=20)).read(
+    real = cached_neighbors(store, queries, Retrieval(index=index.name, score="exact", k=20)).read(
         0, 50
     )
     assert np.array_equal(np.sort(real.ids), np.sort(by_search.ids))
@@ -133,8 +151,8 @@ def test_real_scores_of_a_smaller_mask_are_not_the_head_of_a_larger_one(
     """mask-to-k comes before the score: the best 5 of 50 by real score are not the 5 that the
     search would keep."""
     index = build_index(store, "att", "l2", factory="IVF16,PQ4x4np", nprobe=4, recall_floor=0)
-    cached_neighbors(store, queries, Retrieval(mask=index.name, score="real", k=50))
-    small = cached_neighbors(store, queries, Retrieval(mask=index.name, score="real", k=5)).read(
+    cached_neighbors(store, queries, Retrieval(index=index.name, score="exact", k=50))
+    small = cached_neighbors(store, queries, Retrieval(index=index.name, score="exact", k=5)).read(
         0, 50
     )
     by_search = index.search(queries.key("att").read(0, 50), 5)
@@ -144,6 +162,6 @@ def test_real_scores_of_a_smaller_mask_are_not_the_head_of_a_larger_one(
 def test_an_index_of_another_metric_or_key_is_refused(store: Entries, queries: Entries) -> None:
     index = build_index(store, "att", "l2", factory="Flat")
     with pytest.raises(UsageError, match="is for att states and metric l2, not att and ip"):
-        cached_neighbors(store, queries, Retrieval(metric="ip", mask=index.name, k=5))
+        cached_neighbors(store, queries, Retrieval(metric="ip", index=index.name, k=5))
     with pytest.raises(UsageError, match="is for att states and metric l2, not ffn and l2"):
-        cached_neighbors(store, queries, Retrieval(key="ffn", mask=index.name, k=5))
+        cached_neighbors(store, queries, Retrieval(key="ffn", index=index.name, k=5))

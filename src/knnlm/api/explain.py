@@ -59,7 +59,9 @@ def passage(store: Entries, queries: Entries, tuned: TunedSettings, tokenizer: A
     )
     what = tuned.retrieval
     return Passage(
-        queries.documents[chosen].name, f"{what.key} {what.metric}, {what.mask} search", tokens
+        queries.documents[chosen].name,
+        f"{what.key} {what.metric}, {what.search_name} search",
+        tokens,
     )
 
 

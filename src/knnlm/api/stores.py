@@ -20,7 +20,7 @@ from knnlm.resolve import check_retrieval, default_mask, the_settings, the_store
 from knnlm.search.exact import check_k
 from knnlm.search.factory import NPROBE
 from knnlm.search.index import RECALL_FLOOR, Index, build_index
-from knnlm.search.retrieval import Retrieval, Score
+from knnlm.search.retrieval import EXACT, Retrieval, Score
 from knnlm.similarity import checked_metric
 from knnlm.text.documents import Split
 from knnlm.text.portions import HeldOut
@@ -119,7 +119,7 @@ def tune(
     key: str | None = None,
     metric: str = "l2",
     mask: str | None = None,
-    score: Score = "search",
+    score: Score = "index",
     k: int | Sequence[int] = 1024,
     temperatures: Sequence[float] | None = None,
     device: str | None = None,
@@ -138,7 +138,13 @@ def tune(
     for value in ks:
         check_k(value)
     chosen = mask or default_mask(opened, key, checked_metric(metric))
-    what = Retrieval(key=key, metric=checked_metric(metric), mask=chosen, score=score, k=max(ks))
+    what = Retrieval(
+        key=key,
+        metric=checked_metric(metric),
+        index=None if chosen == EXACT else chosen,
+        score=score,
+        k=max(ks),
+    )
     check_retrieval(opened, what)
     found = tune_queries(
         opened, queries(opened, held_out, model, device), what, temperatures=temperatures, ks=ks

@@ -1,6 +1,5 @@
 """knnlm eval"""
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -37,7 +36,7 @@ def evaluate(
     index: IndexName = None,
     exact: Exact = False,
     score: Annotated[
-        str | None, typer.Option("--score", help="search (the index's own scores) or real.")
+        str | None, typer.Option("--score", help="index (the index's own scores) or exact.")
     ] = None,
     k: Annotated[
         int | None, typer.Option("--k", help="Neighbours, instead of the tuned number.")
@@ -61,8 +60,8 @@ def evaluate(
     from knnlm.files import finite
     from knnlm.resolve import refuse_retrieval
 
-    if score not in (None, "search", "real"):
-        raise unknown("score", score, ("search", "real"))
+    if score not in (None, "index", "exact"):
+        raise unknown("score", score, ("index", "exact"))
     chosen = mask(index, exact)
     if component is not None:
         refuse_retrieval(
@@ -101,17 +100,17 @@ def evaluate(
             key=key,
             metric=metric,
             mask=chosen,
-            score="real" if score == "real" else "search" if score == "search" else None,
+            score="exact" if score == "exact" else "index" if score == "index" else None,
             k=k,
             lam=lam,
             temperature=temperature,
             device=device,
         )
         what = tuned.retrieval
-        about = asdict(what)
+        about = what.as_json()
         setting = (
-            f"{what.key} {what.metric}, {what.mask} mask, {what.score} scores, k {e.k}, λ "
-            f"{e.lam:.3f}, "
+            f"{what.key} {what.metric}, {what.search_name} search, {what.score} scores, k {e.k}, "
+            f"λ {e.lam:.3f}, "
             f"τ {e.temperature:.4g} ({e.temperature_units:.3g} × the neighbours' score spread)"
         )
         found_share = f"(coverage {e.coverage:.1%}, helping {e.helping:.1%}, recall {e.recall:.3f})"

@@ -1,7 +1,5 @@
 """knnlm info"""
 
-from dataclasses import asdict
-
 from knnlm.cli.options import Json, StorePath, show
 
 
@@ -22,7 +20,7 @@ def info(store: StorePath, json: Json = False) -> None:
     }
     tuned = [
         {
-            **asdict(t.retrieval),
+            **t.retrieval.as_json(),
             "lambda": t.lam,
             "temperature": t.temperature,
             "interp_ppl": t.interp_ppl,
@@ -70,7 +68,7 @@ def info(store: StorePath, json: Json = False) -> None:
         )
     for t in tuned:
         lines.append(
-            f"  tuned    {t['key']} {t['metric']}, {t['mask']} mask, {t['score']} scores, k "
+            f"  tuned    {t['key']} {t['metric']}, {t['mask']} search, {t['score']} scores, k "
             f"{t['k']}: "
             f"λ {t['lambda']:.3f}, τ {t['temperature']:.4g}, validation {t['base_ppl']:.2f} → "
             f"{t['interp_ppl']:.2f}"

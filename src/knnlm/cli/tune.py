@@ -1,6 +1,5 @@
 """knnlm tune"""
 
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -33,8 +32,8 @@ def tune(
     index: IndexName = None,
     exact: Exact = False,
     score: Annotated[
-        str, typer.Option("--score", help="search (the index's own scores) or real.")
-    ] = "search",
+        str, typer.Option("--score", help="index (the index's own scores) or exact.")
+    ] = "index",
     k: Annotated[
         str, typer.Option("--k", help="Neighbours; several, comma-separated, are compared.")
     ] = "1024",
@@ -52,8 +51,8 @@ def tune(
     from knnlm import api
     from knnlm.errors import UsageError, unknown
 
-    if score not in ("search", "real"):
-        raise unknown("score", score, ("search", "real"))
+    if score not in ("index", "exact"):
+        raise unknown("score", score, ("index", "exact"))
     if not all(part.strip().lstrip("-").isdecimal() for part in k.split(",")):
         raise UsageError(f"--k '{k}' is not a list of whole numbers: write them like 64,1024")
     ks = [int(part) for part in k.split(",")]
@@ -66,13 +65,13 @@ def tune(
         key=key,
         metric=metric,
         mask=mask(index, exact),
-        score="real" if score == "real" else "search",
+        score="exact" if score == "exact" else "index",
         k=ks,
         temperatures=numbers(temperatures, "--temperatures"),
         device=device,
     )
     fields = {
-        **asdict(found.retrieval),
+        **found.retrieval.as_json(),
         "lambda": found.lam,
         "temperature": found.temperature,
         "temperature_units": found.temperature_units,
@@ -82,8 +81,8 @@ def tune(
     }
     what = found.retrieval
     lines = [
-        f"{what.key} {what.metric}, {what.mask} mask, {what.score} scores, k {what.k}: λ "
-        f"{found.lam:.3f}, "
+        f"{what.key} {what.metric}, {what.search_name} search, {what.score} scores, k {what.k}: "
+        f"λ {found.lam:.3f}, "
         f"τ {found.temperature:.4g} ({found.temperature_units:.3g} × the neighbours' score spread)",
         f"validation perplexity {found.base_ppl:.2f} → {found.interp_ppl:.2f} on {found.tokens:,} "
         "tokens",

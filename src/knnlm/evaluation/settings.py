@@ -5,7 +5,6 @@
 Knows nothing of how settings are found.
 """
 
-from dataclasses import asdict
 from typing import Any
 
 from knnlm.datastore.entries import Entries
@@ -22,9 +21,9 @@ def save_settings(store: Entries, tuned: TunedSettings) -> None:
     file = store.path / "tuned.json"
     with write_lock(store.path, patience=10):
         kept = read_json(file, newest_format=FORMAT)["settings"] if file.is_file() else {}
-        name = fingerprint({k: v for k, v in asdict(tuned.retrieval).items() if k != "k"})
+        name = fingerprint({k: v for k, v in tuned.retrieval.as_json().items() if k != "k"})
         kept.pop(name, None)  # the newest comes last
-        kept[name] = {**tuned._asdict(), "retrieval": asdict(tuned.retrieval)}
+        kept[name] = {**tuned._asdict(), "retrieval": tuned.retrieval.as_json()}
         write_json(file, {"format": FORMAT, "settings": kept})
 
 
@@ -38,7 +37,7 @@ def load_settings(store: Entries) -> list[TunedSettings]:
         return []
     entries = read_json(file, newest_format=FORMAT)["settings"].values()
     found = [
-        TunedSettings(**{**entry, "retrieval": Retrieval(**entry["retrieval"])})
+        TunedSettings(**{**entry, "retrieval": Retrieval.from_json(entry["retrieval"])})
         for entry in entries
     ]
     latest = found[-1].text if found else ""
@@ -48,7 +47,7 @@ def load_settings(store: Entries) -> list[TunedSettings]:
 def choose_settings(store: Entries, **wanted: Any) -> TunedSettings | None:
     """The best settings that agree with every given (not None) field of Retrieval."""
     for tuned in load_settings(store):
-        have = asdict(tuned.retrieval)
+        have = tuned.retrieval.as_json()
         if all(value is None or have[name] == value for name, value in wanted.items()):
             return tuned
     return None

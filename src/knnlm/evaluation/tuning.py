@@ -5,6 +5,7 @@ exactly. Knows nothing of files of text or of models: queries arrive as states."
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from knnlm.search.cache import cached_neighbors
 from knnlm.search.exact import check_k, exact_search
 from knnlm.search.index import open_index
 from knnlm.search.neighbors import recall
-from knnlm.search.retrieval import EXACT, Retrieval
+from knnlm.search.retrieval import Retrieval
 
 _COARSE = tuple(2.0**e for e in range(-8, 9, 2))
 _WIDEST = 2.0**24
@@ -122,7 +123,7 @@ def tune(
         set(ks or (what.k,)), reverse=True
     ):  # the smaller ones are heads of the first search
         check_k(k)
-        at_k = Retrieval(key=what.key, metric=what.metric, mask=what.mask, score=what.score, k=k)
+        at_k = replace(what, k=k)
         votes = votes_of(store, queries, at_k)
         point = min(tau_sweep(lm, votes, temperatures), key=lambda p: p.ppl)
         if best is None or point.ppl < best.interp_ppl:
@@ -242,13 +243,13 @@ def _numbers(queries: Entries, other: NDArray[np.float64], lam: float, **fields:
 
 
 def measured_recall(store: Entries, queries: Entries, what: Retrieval) -> float:
-    """Share of the true k neighbours that the mask holds, on up to 128 queries spread over the
+    """Share of the true k neighbours that the index finds, on up to 128 queries spread over the
     text."""
-    if what.mask == EXACT:
+    if what.index is None:
         return 1.0
     rows = evenly_spaced(queries.count, _RECALL_QUERIES)
     states = queries.key(what.key).gather(rows)
-    found = open_index(store, what.mask).search(states, what.k)
+    found = open_index(store, what.index).search(states, what.k)
     return recall(found, exact_search(states, store.key(what.key), what.k, what.metric))
 
 

@@ -8,7 +8,7 @@ import importlib.metadata
 import math
 import platform
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,7 +39,7 @@ from knnlm.report.content import Curve, Page, Row
 from knnlm.report.page import render
 from knnlm.resolve import the_substitute
 from knnlm.search.index import open_index
-from knnlm.search.retrieval import EXACT, Retrieval, Score
+from knnlm.search.retrieval import EXACT, Retrieval
 from knnlm.similarity import METRICS
 from knnlm.text.documents import Source
 from knnlm.text.portions import Excerpts
@@ -134,8 +134,7 @@ def _settings(
     for key, metric in pairs:
         # no floor: a poor index is part of what the table shows, beside its recall
         index = api.index(store, key=key, metric=metric, recall_floor=0.0)
-        by_search: Score = "search"
-        found.append(Retrieval(key=key, metric=metric, mask=index.name, score=by_search, k=k))
+        found.append(Retrieval(key=key, metric=metric, index=index.name, score="index", k=k))
     return found
 
 
@@ -148,9 +147,9 @@ def _measure(
 ) -> _Measured:
     """Tune and evaluate one setting; a row on disk that belongs to this store and text is not
     measured again."""
-    mask = EXACT if what.mask == EXACT else str(open_index(store, what.mask).manifest["factory"])
+    mask = EXACT if what.index is None else str(open_index(store, what.index).manifest["factory"])
     folder.mkdir(exist_ok=True)
-    file = folder / f"{what.key}-{what.metric}-{what.mask}.json"
+    file = folder / f"{what.key}-{what.metric}-{what.search_name}.json"
     about = {
         "store": store.fingerprint,
         "valid": valid.fingerprint,
@@ -168,7 +167,7 @@ def _measure(
     evaluation = evaluate(store, test, tuned)
     seconds = round(time.monotonic() - began, 1)
     log.info(
-        f"{what.key}-{what.metric} {what.mask}: {evaluation.base_ppl:.1f} → "
+        f"{what.key}-{what.metric} {what.search_name}: {evaluation.base_ppl:.1f} → "
         f"{evaluation.interp_ppl:.1f}"
     )
     kept = {name: value for name, value in tuned._asdict().items() if name != "retrieval"}
@@ -231,7 +230,7 @@ def _page(
 def _curves(store: Entries, valid: Entries, tuned: TunedSettings) -> tuple[Curve, Curve]:
     """Validation perplexity against τ (λ refitted) and against λ (at the tuned τ)."""
     what = tuned.retrieval
-    label = f"{what.key} {what.metric} {'exact' if what.mask == EXACT else 'approximate'}"
+    label = f"{what.key} {what.metric} {'exact' if what.exact else 'approximate'}"
     scored: Scored = score(store, valid, tuned)
     points = tau_sweep(scored.lm, votes_of(store, valid, what))
     taus = Curve(
@@ -315,7 +314,7 @@ def _next_commands(out: str) -> tuple[str, ...]:
 
 def _fields(m: _Measured) -> dict[str, Any]:
     fields = {
-        **asdict(m.tuned.retrieval),
+        **m.tuned.retrieval.as_json(),
         **finite(m.evaluation._asdict()),
         "factory": m.mask,
         "seconds": m.seconds,

@@ -35,7 +35,7 @@ from knnlm.search.cache import cached_neighbors
 from knnlm.search.exact import exact_search
 from knnlm.search.index import Index, build_index
 from knnlm.search.neighbors import Neighbors, recall
-from knnlm.search.retrieval import EXACT, Retrieval
+from knnlm.search.retrieval import Retrieval
 from knnlm.training.language_model import CHECKPOINTS, RECORD, Teacher, train
 from knnlm.training.soft_targets import soft_targets
 
@@ -191,7 +191,7 @@ class Workshop:
         states = queries.key(m.key)
         if arm.mask == "exact":
             found: NeighborBlocks = self._found(
-                m.store, queries, self._retrieval(arm, m.key, EXACT), arm
+                m.store, queries, self._retrieval(arm, m.key, None), arm
             )
             if arm.zeros:
                 found = scores.with_zeros(
@@ -207,7 +207,7 @@ class Workshop:
                 self._found(
                     store, queries, what, arm
                 )  # so that the search, of as many as needed, is done first
-                return cached_neighbors(store, queries, replace(what, score="real"))
+                return cached_neighbors(store, queries, replace(what, score="exact"))
             found = self._found(store, queries, what, arm)
         if arm.score == "half":
             return scores.half(found, states, m.store.key(m.key), arm.metric)
@@ -329,8 +329,8 @@ class Workshop:
         name = fingerprint({"from": source.fingerprint, "key": m.key, "note": note})[:16]
         return derive(source, self.folder / "derived" / name, (m.key,), note, **how)
 
-    def _retrieval(self, arm: Arm, key: str, mask: str) -> Retrieval:
-        return Retrieval(key=key, metric=arm.metric, mask=mask, score="search", k=arm.k)
+    def _retrieval(self, arm: Arm, key: str, index: str | None) -> Retrieval:
+        return Retrieval(key=key, metric=arm.metric, index=index, score="index", k=arm.k)
 
     def _found(self, store: Entries, queries: Entries, what: Retrieval, arm: Arm) -> NeighborBlocks:
         """The search itself, for as many neighbours as any row needs; then the head that this arm

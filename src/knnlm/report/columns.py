@@ -66,8 +66,8 @@ def _setting() -> tuple[Column, ...]:
         Column(
             where,
             "Scores",
-            "What the vote uses: real is the true similarity of each neighbour found, "
-            "search is the index's own, possibly rounded one.",
+            "What the vote uses: exact is the true similarity of each neighbour found, "
+            "index is the index's own, possibly rounded one.",
             lambda row: Cell(row.score),
             numeric=False,
             brief=True,

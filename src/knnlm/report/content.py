@@ -25,7 +25,7 @@ class Row(NamedTuple):
     key: str  # att | ffn
     metric: str  # l2 | ip
     mask: str  # exact | the name of an index
-    score: str  # real | search
+    score: str  # exact | index
     base_ppl: float
     component_ppl: float  # inf as soon as one token was not retrieved
     interp_ppl: float

@@ -66,10 +66,10 @@ def _search(
     """How to find the neighbours of queries start … stop-1. Real scores of an index's neighbours
     need no second search: the neighbours are those of the search itself, scored again."""
     states = queries.key(what.key)
-    if what.mask != EXACT and what.score == "real":
+    if not what.exact and what.score == "exact":
         store.verify(what.key)
         column = store.key(what.key)
-        masked = cached_neighbors(store, queries, replace(what, score="search"))
+        masked = cached_neighbors(store, queries, replace(what, score="index"))
 
         def rescored(start: int, stop: int) -> Neighbors:
             ids = masked.read(start, stop).ids
@@ -93,7 +93,7 @@ def _identity(
             "metric": what.metric,
             "mask": index["xxh3"] if index is not None else EXACT,
             "nprobe": index["nprobe"] if index is not None else None,
-            "score": what.score,
+            "score": {"index": "search", "exact": "real"}[what.score],
         }
     )
 
@@ -103,7 +103,7 @@ def _cached(folder: Path, identity: str, what: Retrieval) -> Table | None:
     only."""
     for path in sorted(folder.glob(f"{identity}-k*")):
         k = int(path.name.rpartition("-k")[2])
-        enough = k == what.k or (k > what.k and (what.mask == EXACT or what.score == "search"))
+        enough = k == what.k or (k > what.k and (what.exact or what.score == "index"))
         if enough and (path / MANIFEST).is_file():
             try:
                 table = open_table(path, KIND, unfinished=True)
@@ -128,7 +128,7 @@ def _compute(
         "id": ColumnType("<i4" if rows < 1 << 31 else "<i8", what.k),
         "score": ColumnType("<f4", what.k),
     }
-    label = f"search {what.key}-{what.metric} {what.mask} ({what.score} scores)"
+    label = f"search {what.key}-{what.metric} {what.search_name} ({what.score} scores)"
     with write_lock(path), TableWriter(path, KIND, columns, {"k": what.k}) as writer:
         with ProgressBar(label, queries.count, "queries", start=writer.rows) as meter:
             for start in range(writer.rows, queries.count, _SLAB):

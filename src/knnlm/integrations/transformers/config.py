@@ -68,7 +68,7 @@ class KNNLMConfig(transformers.PreTrainedConfig):  # type: ignore[misc]
     def retrieval(self) -> Retrieval:
         """What is retrieved and how it is scored."""
         names = ("key", "metric", "mask", "score", "k")
-        return Retrieval(**{name: self._setting(name) for name in names})
+        return Retrieval.from_json({name: self._setting(name) for name in names})
 
     def open_entries(self) -> Entries:
         """The store that this was saved with, after checking that it is the same."""
@@ -93,7 +93,7 @@ class KNNLMConfig(transformers.PreTrainedConfig):  # type: ignore[misc]
         index = check_index(store, self.retrieval)
         if index is not None and index["xxh3"] != self._setting("index"):
             raise KnnlmError(
-                f"index {self.retrieval.mask} of {store.path} has changed since this kNN-LM was "
+                f"index {self.retrieval.index} of {store.path} has changed since this kNN-LM was "
                 "saved: tune the store "
                 "and save anew"
             )

@@ -116,11 +116,7 @@ class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixi
         what = tuned.retrieval
         index = check_index(store, what)
         settings = {
-            "key": what.key,
-            "metric": what.metric,
-            "mask": what.mask,
-            "score": what.score,
-            "k": what.k,
+            **what.as_json(),
             "lambda": tuned.lam,
             "temperature": tuned.temperature,
             "index": None if index is None else index["xxh3"],
