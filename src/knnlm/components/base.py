@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from knnlm.errors import UsageError
 from knnlm.search.neighbors import Neighbors
+from knnlm.search.retrieval import Retrieval
 
 Logs = NDArray[np.float64]
 
@@ -63,6 +64,8 @@ class TargetScores(ABC):
     What does not depend on τ is computed once, when the object is made.
     """
 
+    has_temperature = True
+    """Whether τ changes anything."""
     first_look: int | None = None
     """How many queries a first, wide search for τ looks at where all take long; None: all."""
 
@@ -83,11 +86,6 @@ class TargetScores(ABC):
         """The same for some queries only."""
         raise TypeError(f"{type(self).__name__} looks at all queries at once")
 
-    @property
-    def coverage(self) -> float:
-        """Share of the targets to which the component gives any probability."""
-        return float(np.isfinite(self.logprobs(self.unit)).mean())
-
 
 class Component(ABC):
     """A predictor that can be mixed with a base LM. Immutable, and safe for concurrent calls."""
@@ -96,6 +94,8 @@ class Component(ABC):
     """The hidden states that it reads."""
     tau: float
     """Its softmax temperature."""
+    retrieval: Retrieval | None = None
+    """How it retrieves neighbors; None where it retrieves nothing."""
 
     @property
     @abstractmethod
@@ -125,6 +125,10 @@ class Component(ABC):
 
     def neighbors(self, states: torch.Tensor) -> Neighbors | None:
         """What was retrieved for each hidden state; None where nothing is retrieved."""
+        return None
+
+    def recall(self, queries: Queries) -> float | None:
+        """Share of the true neighbors that its search finds; None where nothing is retrieved."""
         return None
 
     def to(self, device: torch.device) -> Self:

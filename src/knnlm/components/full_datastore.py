@@ -8,7 +8,7 @@ they come, for several τ at once; the largest score is taken out.
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from knnlm.components.base import Component, Logs, Queries, TargetScores, check_temperature
 from knnlm.components.head import row_scores
 from knnlm.datastore.entries import Entries
-from knnlm.evaluation.metrics import evenly_spaced
+from knnlm.datastore.sampling import evenly_spaced
 from knnlm.progress import ProgressBar
 from knnlm.similarity import Metric
 
@@ -34,11 +34,10 @@ class FullDatastore(Component):
     key: str
     metric: Metric = "l2"
     tau: float = 1.0
+    keys: tuple[str, ...] = field(init=False)
 
-    @property
-    def keys(self) -> tuple[str, ...]:  # type: ignore[override]  # a field of its siblings
-        """The hidden state that is compared."""
-        return (self.key,)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "keys", (self.key,))
 
     @property
     def vocab_size(self) -> int:

@@ -11,7 +11,7 @@ that is being generated from a live search: the same neighbors, and the same pro
 import dataclasses
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Self
 
@@ -21,12 +21,17 @@ from numpy.typing import NDArray
 
 from knnlm.components.base import Component, Logs, Queries, TargetScores, check_temperature
 from knnlm.datastore.entries import Entries
+from knnlm.datastore.sampling import evenly_spaced
 from knnlm.errors import KnnlmError
+from knnlm.search.blocks import NeighborBlocks, NeighborsInMemory
 from knnlm.search.cache import cached_neighbors
-from knnlm.search.neighbors import NeighborBlocks, Neighbors, NeighborsInMemory
+from knnlm.search.exact import exact_search
+from knnlm.search.index import open_index
+from knnlm.search.neighbors import Neighbors, recall
 from knnlm.search.retrieval import Retrieval, Search, open_search
 
 _BLOCK = 1 << 12
+_RECALL_QUERIES = 128
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,16 +49,13 @@ class KNN(Component):
     """
 
     entries: Entries
-    retrieval: Retrieval
+    retrieval: Retrieval = field(default_factory=Retrieval)
     tau: float = 1.0
+    keys: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         check_temperature(self.tau)
-
-    @property
-    def keys(self) -> tuple[str, ...]:  # type: ignore[override]  # a field of its siblings
-        """The hidden state by which it retrieves."""
-        return (self.retrieval.key,)
+        object.__setattr__(self, "keys", (self.retrieval.key,))
 
     @property
     def vocab_size(self) -> int:
@@ -94,6 +96,17 @@ class KNN(Component):
             self.neighbors(states), self.entries.targets, self.vocab_size, self.tau
         )
         return logs.to(states.device)
+
+    def recall(self, queries: Queries) -> float:
+        """Share of the true k neighbors that the search finds, on some queries spread over a text."""
+        if self.retrieval.index is None:
+            return 1.0
+        retrieval, column = self.retrieval, self.entries.key(self.retrieval.key)
+        rows = evenly_spaced(len(queries.targets), _RECALL_QUERIES)
+        states = queries.states(self.keys)[rows]
+        index = open_index(self.entries, self.retrieval.index)
+        truth = exact_search(states, column, retrieval.k, retrieval.metric)
+        return recall(index.search(states, retrieval.k), truth)
 
     def target_scores(self, queries: Queries) -> "TargetVotes":
         """log p_kNN of a text's targets: neighbors from the cache, or searched for now."""

@@ -5,7 +5,7 @@
 Each part reads its own hidden states and has its own τ; the mixture as a whole has none.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
@@ -27,12 +27,13 @@ class Mixture(Component):
 
     parts: tuple[Component, ...]
     weights: tuple[float, ...]
-    tau: float = 1.0
+    tau: float = field(default=1.0, init=False)
+    keys: tuple[str, ...] = field(init=False)
+    """Every hidden state that a part reads, once."""
 
-    @property
-    def keys(self) -> tuple[str, ...]:  # type: ignore[override]  # a field of its siblings
-        """Every hidden state that a part reads, once."""
-        return tuple(dict.fromkeys(key for part in self.parts for key in part.keys))
+    def __post_init__(self) -> None:
+        keys = dict.fromkeys(key for part in self.parts for key in part.keys)
+        object.__setattr__(self, "keys", tuple(keys))
 
     @property
     def vocab_size(self) -> int:
@@ -51,9 +52,9 @@ class Mixture(Component):
             raise UsageError("a mixture of components has no temperature: each part has its own")
         return self
 
-    def to(self, device: torch.device) -> "Mixture":  # type: ignore[override]
+    def to(self, device: torch.device) -> Self:
         """The same mixture with its tensors on `device`."""
-        return Mixture(tuple(part.to(device) for part in self.parts), self.weights)
+        return replace(self, parts=tuple(part.to(device) for part in self.parts))
 
     def logprobs(self, states: torch.Tensor) -> torch.Tensor:
         """log p over the vocabulary (B, V) for hidden states (B, X)."""
@@ -77,6 +78,7 @@ class Mixture(Component):
 class _FixedScores(TargetScores):
     """log-probabilities that do not depend on τ."""
 
+    has_temperature = False
     unit = 1.0
 
     def __init__(self, logs: Logs) -> None:
