@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from knnlm.components.base import Predictor
 from knnlm.components.knn import TargetVotes, check_tau
-from knnlm.datastore.entries import Entries, states_of
+from knnlm.datastore.entries import Entries
 from knnlm.errors import UsageError
 from knnlm.evaluation.metrics import evenly_spaced, helping, perplexity, ratio_interval
 from knnlm.evaluation.mixing import check_lambda, fit_lambda, mix, oracle
@@ -202,7 +202,7 @@ def evaluate(
 
 def evaluate_component(queries: Entries, component: Predictor, lam: float) -> Evaluation:
     """All numbers of a text with a component in the place of the search: no k, no recall."""
-    logs = component.target_logprobs(states_of(queries, component.keys), queries.targets)
+    logs = component.target_logprobs(queries.states(component.keys), queries.targets)
     return _numbers(
         queries,
         logs,

@@ -23,7 +23,7 @@ import torch
 from knnlm.components.mixture import Mixture
 from knnlm.components.saving import Component, load_component, save_component
 from knnlm.components.single import Single
-from knnlm.datastore.entries import Entries, states_of
+from knnlm.datastore.entries import Entries
 from knnlm.errors import DamagedError, KnnlmError, UsageError, unknown
 from knnlm.evaluation.component_temperature import at_best_tau
 from knnlm.evaluation.metrics import perplexity
@@ -93,7 +93,7 @@ def distill(
         log.info(f"component {name} of {store.path} is there already")
         _clear(work)  # of a run that was killed after its record was there
         return known
-    states = states_of(valid, what.keys)
+    states = valid.states(what.keys)
     module: Any
     steps = 0
     if what.kind == "clusters":
@@ -155,7 +155,7 @@ def combine(
     lm = valid.lm_logprob.astype(np.float64)
     logs = [
         lm,
-        *(part.target_logprobs(states_of(valid, part.keys), valid.targets) for part in parts),
+        *(part.target_logprobs(valid.states(part.keys), valid.targets) for part in parts),
     ]
     shares = fit_shares(logs)
     lam = 1 - shares[0]

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from knnlm.components.single import Single
-from knnlm.datastore.entries import Entries, states_of
+from knnlm.datastore.entries import Entries
 from knnlm.datastore.table import Column
 from knnlm.errors import KnnlmError
 from knnlm.evaluation.mixing import fit_lambda, mix
@@ -87,7 +87,7 @@ def learn(
     columns = [store.key(key) for key in keys]
     batch = min(BATCH, store.count)
     batches = RowBatches(columns, store.targets, batch, seed, more=_more(aim))
-    states = states_of(valid, keys)
+    states = valid.states(keys)
     of = _objective(aim)
 
     def validate() -> float:

@@ -14,7 +14,8 @@ import torch
 
 from knnlm.components.knn import weights
 from knnlm.datastore.entries import Entries
-from knnlm.datastore.table import ColumnType, Table, TableWriter, open_table
+from knnlm.datastore.table import ColumnType, Table, open_table
+from knnlm.datastore.table_writer import TableWriter
 from knnlm.errors import KnnlmError
 from knnlm.files import write_lock
 from knnlm.progress import ProgressBar
