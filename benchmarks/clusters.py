@@ -18,7 +18,7 @@ import numpy as np
 
 import knnlm
 from knnlm.api import queries, source
-from knnlm.datastore.entries import Entries, states_of
+from knnlm.datastore.entries import Entries
 from knnlm.evaluation.metrics import perplexity, ratio_interval
 from knnlm.evaluation.mixing import mix
 from knnlm.evaluation.settings import choose_settings
@@ -53,7 +53,7 @@ def pressed(
     seconds = time.perf_counter() - began
     base, component = test.lm_logprob.astype(np.float64), made.component
     mixed = mix(
-        base, component.target_logprobs(states_of(test, component.keys), test.targets), made.lam
+        base, component.target_logprobs(test.states(component.keys), test.targets), made.lam
     )
     found = finite(evaluate_component(test, component, made.lam)._asdict())
     interval = ratio_interval(search, mixed, test.table.columns["document"].all())

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from knnlm.datastore.entries import Entries, open_entries
-from knnlm.datastore.table import MANIFEST
+from knnlm.datastore.manifest import MANIFEST
 from knnlm.errors import KnnlmError, UsageError
 from knnlm.evaluation.settings import choose_settings, not_tuned
 from knnlm.evaluation.tuning import TunedSettings
@@ -50,7 +50,7 @@ def the_model(
             raise KnnlmError(
                 f"the model of {store.path} is not where it was: say where with --model ({error})"
             ) from error
-    store.require(lm)
+    store.require_model(lm)
     return lm
 
 

@@ -156,7 +156,7 @@ def test_a_manifest_from_the_future_or_of_something_else(
     assert "manifest.json is damaged" in complaint(capsys, 1, "info", store)
     manifest.write_text("{")
     assert "manifest.json is damaged (it is not JSON)" in complaint(capsys, 1, "info", store)
-    assert "is not a store" in complaint(capsys, 1, "info", tmp_path)
+    assert "is not a datastore" in complaint(capsys, 1, "info", tmp_path)
 
 
 def test_a_second_text_does_not_overwrite_a_store(

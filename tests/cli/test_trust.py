@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from knnlm.cli.main import run
-from knnlm.datastore.table import MANIFEST
+from knnlm.datastore.manifest import MANIFEST
 
 Ask = Callable[..., dict[str, Any]]
 Complain = Callable[..., str]

@@ -16,7 +16,7 @@ import pytest
 from numpy.typing import NDArray
 
 from knnlm.datastore.npy import NpyWriter
-from knnlm.datastore.table import MANIFEST
+from knnlm.datastore.manifest import MANIFEST
 
 
 class Crash(BaseException):

@@ -103,7 +103,7 @@ def test_without_a_first_token_of_its_own_a_text_loses_its_first_token_and_a_doc
     wanted = tokens_of(lm, source.documents[1])[1:]
     np.testing.assert_array_equal(store.targets, wanted[1:])
     assert [d.name for d in store.documents] == ["three"]
-    assert store.documents[0].first == wanted[0]
+    assert store.documents[0].first_token == wanted[0]
     assert store.words == 2
 
 

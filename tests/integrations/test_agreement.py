@@ -46,7 +46,7 @@ def test_evaluation_and_generation_agree(
     assert np.exp(-wanted.mean()) == pytest.approx(evaluated.interp_ppl)
 
     model, _ = knnlm.load(store, mask=mask, score=score_kind)  # type: ignore[arg-type]
-    tokens = torch.tensor([rows.documents[0].first, *rows.targets.tolist()])
+    tokens = torch.tensor([rows.documents[0].first_token, *rows.targets.tolist()])
     np.testing.assert_allclose(model.look(tokens).mixed, wanted, atol=1e-4)
     with torch.inference_mode():
         logits = model(input_ids=tokens[None]).logits[0]

@@ -102,7 +102,7 @@ def test_without_retrieval_the_loss_is_that_of_hugging_face(
 ) -> None:
     model, store = made.lm.model, made.store
     rows = torch.from_numpy(store.targets[:24].astype("int64"))
-    ids = torch.cat([torch.tensor([store.documents[0].first]), rows])[None]
+    ids = torch.cat([torch.tensor([store.documents[0].first_token]), rows])[None]
     wanted = model(input_ids=ids, labels=ids).loss.item()
     without = knn_free(made)
     assert without(input_ids=ids, labels=ids).loss.item() == pytest.approx(wanted, abs=1e-5)

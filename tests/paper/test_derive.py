@@ -73,14 +73,14 @@ def test_att_before_its_norm_becomes_att_by_that_norm(lm: LanguageModel, store: 
         att = reader.read(ids).of("att")
     with (
         torch.inference_mode(),
-        StateReader(lm.model, ("att",), instead=other_state(lm.model, "att-raw")) as reader,
+        StateReader(lm.model, ("att",), replace_att=other_state(lm.model, "att-raw")) as reader,
     ):
         raw = reader.read(ids).of("att")
         assert torch.allclose(block.final_layer_norm(raw), att, atol=1e-6)
         assert not torch.allclose(raw, att, atol=1e-2)
     with (
         torch.inference_mode(),
-        StateReader(lm.model, ("att",), instead=other_state(lm.model, "att-earlier")) as reader,
+        StateReader(lm.model, ("att",), replace_att=other_state(lm.model, "att-earlier")) as reader,
     ):
         earlier = reader.read(ids).of("att")
         below = lm.model.model.decoder.layers[-2]
@@ -102,7 +102,7 @@ def test_a_store_of_another_state_says_so(
         local_text([str(texts["valid"])], "valid"),
         out,
         keys=("att",),
-        instead=other_state(lm.model, "att-raw"),
+        replace_att=other_state(lm.model, "att-raw"),
     )
     assert open_entries(out).meta["taps"]["att"] == "input of the last block's norm"
 

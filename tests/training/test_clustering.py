@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from knnlm.components.head import Head, new_head
-from knnlm.datastore.entries import Entries, states_of
+from knnlm.datastore.entries import Entries
 from knnlm.errors import KnnlmError, UsageError
 from knnlm.evaluation.component_temperature import at_best_tau, at_best_taus, at_tau
 from knnlm.evaluation.metrics import perplexity
@@ -79,7 +79,7 @@ def test_an_interrupted_k_means_goes_on_and_ends_the_same(
 def test_learning_them_further_lowers_the_mixture(
     store: Entries, queries: Entries, tmp_path: Path
 ) -> None:
-    states = states_of(queries, ("att",))
+    states = queries.states(("att",))
     begun = at_best_tau(
         cluster(store, "att", 12, "l2", tmp_path / "c.safetensors"),
         queries.lm_logprob,

@@ -13,7 +13,7 @@ import torch
 import knnlm.training.fit as fit_module
 from knnlm import api
 from knnlm.cli.main import run
-from knnlm.datastore.entries import Entries, open_entries, states_of
+from knnlm.datastore.entries import Entries, open_entries
 from knnlm.errors import KnnlmError
 from knnlm.files import read_json, write_json
 from knnlm.integrations.transformers.model import KNNLMForCausalLM
@@ -75,7 +75,7 @@ def test_what_is_distilled_is_evaluated_and_generates(
     text = api.queries(store, api.source(texts["valid"]), lm)
     rows = np.flatnonzero(text.table.columns["document"].all() == 0)[:12]
     tokens = torch.from_numpy(
-        np.concatenate([[text.documents[0].first], text.targets[rows]]).astype(np.int64)
+        np.concatenate([[text.documents[0].first_token], text.targets[rows]]).astype(np.int64)
     )
     look = model.look(tokens)
     states = np.concatenate([text.key(key).gather(rows) for key in keys], axis=1)
@@ -228,10 +228,10 @@ def test_components_are_mixed_into_one(
     text = api.queries(store, api.source(texts["valid"]))
     rows = np.flatnonzero(text.table.columns["document"].all() == 0)[:12]
     tokens = torch.from_numpy(
-        np.concatenate([[text.documents[0].first], text.targets[rows]]).astype(np.int64)
+        np.concatenate([[text.documents[0].first_token], text.targets[rows]]).astype(np.int64)
     )
     wanted = load_distilled(store, "together").component.target_logprobs(
-        states_of(text, ("ffn", "att"))[rows], text.targets[rows]
+        text.states(("ffn", "att"))[rows], text.targets[rows]
     )
     assert np.allclose(model.look(tokens).knn, wanted, atol=2e-2)
     assert run(["info", at]) == 0

@@ -10,7 +10,7 @@ import torch
 
 from knnlm.components.head import new_head
 from knnlm.datastore.build import build_entries
-from knnlm.datastore.entries import Entries, states_of
+from knnlm.datastore.entries import Entries
 from knnlm.errors import KnnlmError
 from knnlm.evaluation.mixing import fit_lambda, mix
 from knnlm.hidden_states import StateReader
@@ -55,7 +55,7 @@ def test_learning_lowers_the_loss_of_unseen_rows(
 ) -> None:
     w_sm = output_embedding(lm.model).weight
     head = learn(begin(what, w_sm), store, queries, tmp_path, QUICK, about=asdict(what))
-    logs = head.component.target_logprobs(states_of(queries, what.keys), queries.targets)
+    logs = head.component.target_logprobs(queries.states(what.keys), queries.targets)
     lm_logs = queries.lm_logprob
     mixed = -mix(lm_logs, logs, fit_lambda(lm_logs, logs)).mean()
     assert mixed == pytest.approx(head.fitted.valid_loss, abs=1e-5)

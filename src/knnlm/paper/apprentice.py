@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from knnlm.components.clusters import Clusters
 from knnlm.components.single import Single
-from knnlm.datastore.entries import states_of
 from knnlm.errors import KnnlmError
 from knnlm.evaluation.component_temperature import at_best_tau
 from knnlm.files import fingerprint
@@ -83,7 +82,7 @@ class Apprentice:
     def logprobs(self, row: Learned, component: Single, split: str) -> NDArray[np.float64]:
         """log p of a split's targets."""
         queries = self.workshop.plain(*row.lm).queries(split)
-        return component.target_logprobs(states_of(queries, component.keys), queries.targets)
+        return component.target_logprobs(queries.states(component.keys), queries.targets)
 
     def _rate(self, row: Learned) -> float:
         found = self.pilots(row)
@@ -117,7 +116,7 @@ class Apprentice:
         if row.kind == "clusters":
             start = self._clusters(row)
             valid = self.workshop.plain(*row.lm).valid
-            states = states_of(valid, start.keys)
+            states = valid.states(start.keys)
             tuned = at_best_tau(start, valid.lm_logprob, states, valid.targets).component
             return initial_clusters(tuned), {"row": asdict(row), "tau": tuned.tau}  # type: ignore[arg-type]
         w_sm = output_embedding(self.workshop.model(*row.lm).model).weight

@@ -12,7 +12,6 @@ import torch
 
 from knnlm.components.head import Head
 from knnlm.components.single import Single
-from knnlm.datastore.entries import states_of
 from knnlm.evaluation.component_temperature import AtTau, at_best_taus, at_tau
 from knnlm.evaluation.metrics import helping, perplexity
 from knnlm.evaluation.mixing import mix, oracle
@@ -40,7 +39,7 @@ class LearnedBench:
         base, m = self.base(*row.lm), self.apprentice.workshop.plain(*row.lm)
         taught = self.apprentice.taught(row)
         component, sums = taught.component, Sums(m, base)
-        states = states_of(m.valid, component.keys)
+        states = m.valid.states(component.keys)
         learned_at = at_tau(component, component.tau, base.valid, states, m.valid.targets)
         lms = [base.valid, base.calibrated_valid]
         best, over = at_best_taus(component, lms, states, m.valid.targets)
@@ -105,7 +104,7 @@ class LearnedBench:
         """log p of a part of combinations, at its best τ over the LM and over the calibrated one;
         found once."""
         if row not in self._tuned:
-            lms, states = [base.valid, base.calibrated_valid], states_of(m.valid, component.keys)
+            lms, states = [base.valid, base.calibrated_valid], m.valid.states(component.keys)
             self._tuned[row] = [
                 _Part(point.logprobs, self.apprentice.logprobs(row, point.component, "test"))
                 for point in at_best_taus(component, lms, states, m.valid.targets)

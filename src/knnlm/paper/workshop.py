@@ -276,7 +276,7 @@ class Workshop:
             text,
             self.folder / "states" / _folder(lm, step, other) / split,
             keys=("att",) if other else None,
-            instead=other_state(opened.model, other) if other else None,
+            replace_att=other_state(opened.model, other) if other else None,
             logprobs=split != "store",
         )
 

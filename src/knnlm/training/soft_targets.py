@@ -16,7 +16,8 @@ from torch.nn.functional import pad
 
 from knnlm.components.knn import log_weights
 from knnlm.datastore.entries import Entries
-from knnlm.datastore.table import ColumnType, Table, TableWriter, open_table
+from knnlm.datastore.table import ColumnType, Table, open_table
+from knnlm.datastore.table_writer import TableWriter
 from knnlm.errors import KnnlmError
 from knnlm.files import write_lock
 from knnlm.progress import ProgressBar

@@ -207,17 +207,17 @@ class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixi
         slices = "logits_to_keep" in self._takes
         if slices:
             given["logits_to_keep"] = logits_to_keep
-        with parts.reader.watch() as seen:
+        with parts.reader.capture() as capture:
             out = self.base(**given, return_dict=True)
         kept = _kept(logits_to_keep)
         logits = (out.logits if slices else out.logits[:, kept]).float().log_softmax(-1)
         if parts.lam > 0:
             read = [
-                seen.att(len(logits))[:, kept]
+                capture.att(len(logits))[:, kept]
                 if key == "att"
-                else seen.ffn
+                else capture.ffn
                 if slices
-                else seen.ffn[:, kept]
+                else capture.ffn[:, kept]
                 for key in parts.keys
             ]
             _mix(parts, logits, torch.cat(read, dim=-1))
@@ -305,7 +305,7 @@ class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixi
 
 def _config(lm: LanguageModel, store: Entries, settings: dict[str, Any]) -> KNNLMConfig:
     """The configuration of a model and a store that fit together."""
-    store.require(lm)
+    store.require_model(lm)
     if lm.model._is_stateful:
         raise KnnlmError(
             f"{type(lm.model).__name__} keeps a state of its own instead of a cache, which "

@@ -1,4 +1,4 @@
-"""Taps read the states they name, and leave the model as they found it."""
+"""A reader reads the states it names, and leaves the model as it was."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -111,7 +111,7 @@ def test_calls_of_other_threads_and_of_nobody_are_not_mixed_up(model: Any) -> No
 
         def read(i: int) -> States:
             with torch.inference_mode():
-                model(input_ids=ids[:2])  # not watched
+                model(input_ids=ids[:2])  # not captured
                 return reader.read(ids[i : i + 1])
 
         with ThreadPoolExecutor(4) as pool:
@@ -129,11 +129,11 @@ def test_attaching_does_not_disturb_calls_of_other_threads() -> None:
     stop = threading.Event()
 
     def call() -> list[bool]:
-        found = []
+        undisturbed = []
         with torch.inference_mode():
             while not stop.is_set():
-                found.append(torch.equal(model(input_ids=ids).logits, wanted))
-        return found
+                undisturbed.append(torch.equal(model(input_ids=ids).logits, wanted))
+        return undisturbed
 
     with ThreadPoolExecutor(1) as pool:
         calls = pool.submit(call)
@@ -144,11 +144,11 @@ def test_attaching_does_not_disturb_calls_of_other_threads() -> None:
         assert all(calls.result())
 
 
-def test_a_tap_says_what_it_reads(model: Any) -> None:
+def test_a_reader_says_what_it_reads(model: Any) -> None:
     with StateReader(model) as reader:
-        words = reader.describe()
-    assert words["ffn"] == "input of the output embedding"
-    assert ".1" in words["att"]
+        description = reader.describe()
+    assert description["ffn"] == "input of the output embedding"
+    assert ".1" in description["att"]
 
 
 @torch.inference_mode()
