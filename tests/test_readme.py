@@ -54,6 +54,16 @@ def test_the_answer_is_what_the_committed_records_say() -> None:
         with_answer("# knnlm")
 
 
+def test_the_tree_is_what_the_declared_layers_and_the_docstrings_say() -> None:
+    from docs.tree import rooms, with_tree
+
+    assert with_tree(README) == README, "run 'make readme'"
+    listed = re.findall(r"^\| [^|]* \| `(\w+)(?:/|\.py)` \|", README, re.MULTILINE)
+    assert listed == rooms()
+    with pytest.raises(ValueError, match="0 places for the tree"):
+        with_tree("# knnlm")
+
+
 def test_the_prediction_looked_at_is_one_of_the_guide() -> None:
     shown = re.search(r"```text\n(⟦.*?)```", README, re.DOTALL)
     assert shown
