@@ -87,6 +87,13 @@ class TargetScores(ABC):
         raise TypeError(f"{type(self).__name__} looks at all queries at once")
 
 
+class ScoredTokens(NamedTuple):
+    """log p of tokens under a component, and the neighbors that voted (None: nothing retrieved)."""
+
+    logprobs: Logs
+    neighbors: Neighbors | None
+
+
 class Component(ABC):
     """A predictor that can be mixed with a base LM. Immutable, and safe for concurrent calls."""
 
@@ -123,9 +130,13 @@ class Component(ABC):
         """log p of the targets of a text at the component's own τ."""
         return self.target_scores(queries).logprobs(self.tau)
 
-    def neighbors(self, states: torch.Tensor) -> Neighbors | None:
-        """What was retrieved for each hidden state; None where nothing is retrieved."""
-        return None
+    def score_tokens(self, states: torch.Tensor, targets: torch.Tensor) -> "ScoredTokens":
+        """log p of one token for each hidden state, with what was retrieved for it."""
+        logs = self.logprobs(states).gather(1, targets[:, None])[:, 0]
+        return ScoredTokens(logs.double().cpu().numpy(), None)
+
+    def prepare(self) -> None:
+        """Open what it needs, so that an error comes now and not in the middle of a text."""
 
     def recall(self, queries: Queries) -> float | None:
         """Share of the true neighbors that its search finds; None where nothing is retrieved."""

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from knnlm.components.base import Component, Logs, Queries, TargetScores, check_temperature
+from knnlm.components.base import Component, Logs, Queries, ScoredTokens, TargetScores, check_temperature
 from knnlm.datastore.entries import Entries
 from knnlm.datastore.sampling import evenly_spaced
 from knnlm.errors import KnnlmError
@@ -96,6 +96,16 @@ class KNN(Component):
             self.neighbors(states), self.entries.targets, self.vocab_size, self.tau
         )
         return logs.to(states.device)
+
+    def score_tokens(self, states: torch.Tensor, targets: torch.Tensor) -> ScoredTokens:
+        """log p_kNN of one token for each hidden state, and the neighbors that voted."""
+        near = self.neighbors(states)
+        hits = (self.entries.targets[near.ids] == targets.cpu().numpy()[:, None]) & (near.ids >= 0)
+        return ScoredTokens(_log_votes(hits, near.scores, self.tau), near)
+
+    def prepare(self) -> None:
+        """Open the search."""
+        _ = self.search
 
     def recall(self, queries: Queries) -> float:
         """Share of the true k neighbors that the search finds, on some queries spread over a text."""

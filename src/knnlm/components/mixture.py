@@ -56,6 +56,11 @@ class Mixture(Component):
         """The same mixture with its tensors on `device`."""
         return replace(self, parts=tuple(part.to(device) for part in self.parts))
 
+    def prepare(self) -> None:
+        """Open what the parts need."""
+        for part in self.parts:
+            part.prepare()
+
     def logprobs(self, states: torch.Tensor) -> torch.Tensor:
         """log p over the vocabulary (B, V) for hidden states (B, X)."""
         columns = dict(zip(self.keys, states.chunk(len(self.keys), dim=1), strict=True))

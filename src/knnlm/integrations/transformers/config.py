@@ -1,39 +1,43 @@
-"""What is saved of a kNN-LM beside its base LM's weights: which store, and how it is used.
+"""What is saved of a kNN-LM beside its base LM's weights: which datastore, and how it is used.
 
-The store itself stays where it is; the reference is its path and the fingerprint of its manifest.
+The datastore stays where it is; the reference is its path and the fingerprint of its manifest.
 """
 
 from typing import Any
 
 import transformers
 
+from knnlm.components.stored import KNN_NAME, component_checksum
 from knnlm.datastore.entries import Entries, open_entries
 from knnlm.errors import KnnlmError
-from knnlm.search.retrieval import Retrieval, check_index
-from knnlm.training.distillation import about_distilled
+from knnlm.evaluation.settings import TunedSettings
 
 
-# transformers is not typed here
-class KNNLMConfig(transformers.PreTrainedConfig):  # type: ignore[misc]
-    """Configuration of a KNNLMForCausalLM. `knn` holds `lambda`, `temperature`, and the fields of a
-    Retrieval or the name of a component that is used in its place."""
+class KNNLMConfig(transformers.PreTrainedConfig):  # type: ignore[misc]  # transformers is not typed here
+    """Configuration of a KNNLMForCausalLM.
+
+    `settings` holds the component, its retrieval, λ and τ (the fields of `TunedSettings`), and
+    `checksum` what tells whether that component or its index is still the same.
+    """
 
     model_type = "knnlm"
     # transformers wants a plain dict here
     sub_configs = {"base_config": transformers.AutoConfig}  # noqa: RUF012
 
     base_config: Any = None
-    store: str = ""
-    store_fingerprint: str = ""
-    knn: dict[str, Any] | None = None
+    datastore: str = ""
+    datastore_fingerprint: str = ""
+    settings: dict[str, Any] | None = None
+    checksum: str | None = None
     vocab_size: int | None = None
     max_position_embeddings: int | None = None
 
     def __post_init__(self, **kwargs: Any) -> None:
         """Fill in what generic code looks for at the top."""
         if isinstance(self.base_config, dict):
-            named = dict(self.base_config)
-            self.base_config = transformers.AutoConfig.for_model(named.pop("model_type"), **named)
+            fields = dict(self.base_config)
+            model_type = fields.pop("model_type")
+            self.base_config = transformers.AutoConfig.for_model(model_type, **fields)
         if self.base_config is not None:
             inner = self.base_config.get_text_config()
             self.vocab_size = inner.vocab_size
@@ -45,62 +49,41 @@ class KNNLMConfig(transformers.PreTrainedConfig):  # type: ignore[misc]
 
     def get_text_config(self, *args: Any, **kwargs: Any) -> Any:
         """The base LM's: caches and continuous batching are shaped by it."""
-        return (
-            self if self.base_config is None else self.base_config.get_text_config(*args, **kwargs)
-        )
+        if self.base_config is None:
+            return self
+        return self.base_config.get_text_config(*args, **kwargs)
 
     @property
-    def lam(self) -> float:
-        """λ."""
-        return float(self._setting("lambda"))
-
-    @property
-    def tau(self) -> float:
-        """τ of the neighbours' votes."""
-        return float(self._setting("temperature"))
-
-    @property
-    def component(self) -> str | None:
-        """The store's component that is used in the place of the search."""
-        return None if self.knn is None else self.knn.get("component")
-
-    @property
-    def retrieval(self) -> Retrieval:
-        """What is retrieved and how it is scored."""
-        names = ("key", "metric", "mask", "score", "k")
-        return Retrieval.from_json({name: self._setting(name) for name in names})
-
-    def open_entries(self) -> Entries:
-        """The store that this was saved with, after checking that it is the same."""
-        store = open_entries(self.store)
-        if store.fingerprint != self.store_fingerprint:
+    def tuned(self) -> TunedSettings:
+        """The component, its retrieval, λ and τ."""
+        try:
+            assert self.settings is not None
+            return TunedSettings.from_json(self.settings)
+        except (AssertionError, KeyError, TypeError, AttributeError) as error:
             raise KnnlmError(
-                f"{self.store} has changed since this kNN-LM was saved: restore the store, or load "
-                "and save anew"
-            )
-        return store
+                "this kNN-LM's configuration has no settings: save it again with "
+                "KNNLM(store).to_transformers().save_pretrained(folder)"
+            ) from error
 
-    def check_index(self, store: Entries) -> None:
-        """Refuse an index or a component that is not the one that this was saved with."""
-        if self.component is not None:
-            if about_distilled(store, self.component)["xxh3"] != self._setting("xxh3"):
-                raise KnnlmError(
-                    f"component {self.component} of {store.path} has changed since this kNN-LM was "
-                    "saved: load and "
-                    "save it anew"
-                )
+    def open_datastore(self) -> Entries:
+        """The datastore that this was saved with, after checking that it is the same."""
+        entries = open_entries(self.datastore)
+        if entries.fingerprint != self.datastore_fingerprint:
+            raise KnnlmError(
+                f"{self.datastore} has changed since this kNN-LM was saved: restore the datastore, "
+                "or load and save again"
+            )
+        return entries
+
+    def check_component(self, entries: Entries) -> None:
+        """Raise a KnnlmError unless component and index are those that this was saved with."""
+        tuned = self.tuned
+        if component_checksum(entries, tuned.component, tuned.retrieval) == self.checksum:
             return
-        index = check_index(store, self.retrieval)
-        if index is not None and index["xxh3"] != self._setting("index"):
-            raise KnnlmError(
-                f"index {self.retrieval.index} of {store.path} has changed since this kNN-LM was "
-                "saved: tune the store "
-                "and save anew"
-            )
-
-    def _setting(self, name: str) -> Any:
-        if self.knn is None or name not in self.knn:
-            raise KnnlmError(
-                f"this kNN-LM's configuration has no '{name}': save it anew with knnlm.load(STORE)"
-            )
-        return self.knn[name]
+        changed = f"component {tuned.component}"
+        if tuned.component == KNN_NAME and tuned.retrieval is not None:
+            changed = f"index {tuned.retrieval.index}"
+        raise KnnlmError(
+            f"{changed} of {entries.path} has changed since this kNN-LM was saved: load and save it "
+            "again"
+        )

@@ -1,33 +1,31 @@
-"""Continuing a text with a kNN-LM: streaming, beside the base LM, or with the reason for every
-token.
+"""Continuing a text with a kNN-LM: streaming, or beside the base LM.
 
-The loop itself is transformers'; here are its options, the prompt's rules and limits, and what
-comes out. Knows nothing of how it is shown."""
+The loop itself is transformers'; here are its options, the prompt's limits, and what comes out.
+"""
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 import transformers
 
-from knnlm.api import Loaded
-from knnlm.api.explain import explained
 from knnlm.errors import UsageError
-from knnlm.evaluation.explanation import ExplainedToken
 from knnlm.integrations.transformers.model import KNNLMForCausalLM
 from knnlm.progress import log
 from knnlm.text.tokenizer import CONTEXT_TOKENS_KEPT, decode_continuation, encode_prompt
 
 Stream = Callable[[str], None]
+"""Called with pieces of text as they come."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """How the next token is chosen: the most probable one, unless a temperature, top-p or top-k
-    asks for a draw."""
+    """How the next token is chosen.
+
+    The most probable one, unless `sample`, a temperature, top-p or top-k asks for a draw.
+    """
 
     max_new_tokens: int = 64
     sample: bool = False
@@ -39,100 +37,94 @@ class Sampling:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, value, right, choose in (
-            ("max-new-tokens", self.max_new_tokens, self.max_new_tokens >= 1, "1 or more"),
-            (
-                "temperature",
-                self.temperature,
-                self.temperature is None or self.temperature > 0,
-                "a number above 0",
-            ),
-            (
-                "top-p",
-                self.top_p,
-                self.top_p is None or 0 < self.top_p <= 1,
-                "a number above 0, at most 1",
-            ),
-            ("top-k", self.top_k, self.top_k is None or self.top_k >= 1, "1 or more"),
-            ("beams", self.beams, self.beams >= 1, "1 or more"),
-            (
-                "repetition-penalty",
-                self.repetition_penalty,
-                self.repetition_penalty > 0,
-                "a number above 0",
-            ),
-            ("seed", self.seed, 0 <= self.seed < 1 << 63, "0 or more"),
+        above_zero = "a number above 0"
+        for name, right, choices in (
+            ("max_new_tokens", self.max_new_tokens >= 1, "1 or more"),
+            ("temperature", self.temperature is None or self.temperature > 0, above_zero),
+            ("top_p", self.top_p is None or 0 < self.top_p <= 1, f"{above_zero}, at most 1"),
+            ("top_k", self.top_k is None or self.top_k >= 1, "1 or more"),
+            ("beams", self.beams >= 1, "1 or more"),
+            ("repetition_penalty", self.repetition_penalty > 0, above_zero),
+            ("seed", 0 <= self.seed < 1 << 63, "0 or more"),
         ):
             if not right:
-                raise UsageError(f"{name} {value} is out of range: choose {choose}")
+                raise UsageError(
+                    f"{name} {getattr(self, name)} is out of range: choose {choices}"
+                )
 
     @property
     def draws(self) -> bool:
         """Whether tokens are drawn at random."""
-        return self.sample or any(x is not None for x in (self.temperature, self.top_p, self.top_k))
+        options = (self.temperature, self.top_p, self.top_k)
+        return self.sample or any(option is not None for option in options)
 
     def options(self, room: int) -> dict[str, Any]:
-        """For generate(); at most `room` new tokens. P itself is drawn from: no top-k unless it is
-        asked for."""
-        found: dict[str, Any] = {
+        """Options of transformers' generate() for at most `room` new tokens.
+
+        P itself is drawn from: no top-k unless it is asked for.
+        """
+        options: dict[str, Any] = {
             "max_new_tokens": min(self.max_new_tokens, room),
             "do_sample": self.draws,
             "num_beams": self.beams,
             "repetition_penalty": self.repetition_penalty,
         }
         if self.draws:
-            found |= {
+            options |= {
                 "temperature": self.temperature or 1.0,
                 "top_p": self.top_p or 1.0,
                 "top_k": self.top_k or 0,
             }
-        return found
+        return options
 
 
 class Generated(NamedTuple):
-    """A decode_continuation: its text and tokens, the base LM's where it was asked for, and the reasons
-    for each token."""
+    """A continuation: its text and tokens, those of the prompt, and the base LM's if asked for."""
 
     text: str
     tokens: tuple[int, ...]
+    prompt_tokens: tuple[int, ...]
     seconds: float
     base_text: str | None
-    explained: tuple[ExplainedToken, ...]
 
 
 def generate(
-    loaded: Loaded,
+    model: KNNLMForCausalLM,
+    tokenizer: Any,
     prompt: str,
-    how: Sampling | None = None,
+    sampling: Sampling | None = None,
     *,
     compare: bool = False,
-    explain: bool = False,
     stream: Stream | None = None,
 ) -> Generated:
-    """Continue `prompt`; `stream` is called with the prompt and then with pieces of text as they
-    come."""
-    how = Sampling() if how is None else how
-    model, tokenizer = loaded
+    """Continue a prompt.
+
+    Args:
+        model: The kNN-LM.
+        tokenizer: Its tokenizer.
+        prompt: The text to continue, begun as a document of the datastore is.
+        sampling: How tokens are chosen; greedily unless told otherwise.
+        compare: Whether the base LM continues it too, with the same seed.
+        stream: Called with the prompt, and then with pieces of text as they come.
+
+    Raises:
+        UsageError: If the prompt is empty, not UTF-8, or longer than the model can read.
+    """
+    sampling = Sampling() if sampling is None else sampling
     ids = encode_prompt(tokenizer, prompt)
-    room = _room(model, len(ids), how.max_new_tokens)
+    room = _room(model, len(ids), sampling.max_new_tokens)
     if stream is not None:
         stream(prompt)
-    base = _continue(model, 0.0, tokenizer, ids, how, room, None) if compare else None
+    base = None
+    if compare:
+        new = _continue(model.with_lambda(0.0), model, tokenizer, ids, sampling, room, None)
+        base = decode_continuation(tokenizer, ids, new)
     began = time.monotonic()
-    new = _continue(model, model.config.lam, tokenizer, ids, how, room, stream)
+    same = model.with_lambda(model.config.tuned.lam)
+    new = _continue(same, model, tokenizer, ids, sampling, room, stream)
     seconds = time.monotonic() - began
-    reasons = (
-        explained(model, np.array([*ids, *new], np.int64), len(ids), tokenizer)
-        if explain and new
-        else ()
-    )
-    return Generated(
-        decode_continuation(tokenizer, ids, new),
-        tuple(new),
-        seconds,
-        None if base is None else decode_continuation(tokenizer, ids, base),
-        reasons,
-    )
+    text = decode_continuation(tokenizer, ids, new)
+    return Generated(text, tuple(new), tuple(ids), seconds, base)
 
 
 def _room(model: Any, prompt: int, wanted: int) -> int:
@@ -152,32 +144,32 @@ def _room(model: Any, prompt: int, wanted: int) -> int:
 
 def _continue(
     model: KNNLMForCausalLM,
-    lam: float,
+    original: KNNLMForCausalLM,
     tokenizer: Any,
     ids: list[int],
-    how: Sampling,
+    sampling: Sampling,
     room: int,
     stream: Stream | None,
 ) -> list[int]:
-    """New tokens. Of the model's own generation settings only its special tokens are kept."""
-    own, alone = model.generation_config, model.at(lam)
+    """New tokens. Of the original's generation settings only its special tokens are kept."""
+    own = original.generation_config
     stop = own.eos_token_id
     pad = stop[0] if isinstance(stop, list) else stop
-    alone.generation_config = transformers.GenerationConfig(
+    model.generation_config = transformers.GenerationConfig(
         bos_token_id=own.bos_token_id, eos_token_id=stop, pad_token_id=0 if pad is None else pad
     )
-    streams = stream is not None and how.beams == 1
+    streams = stream is not None and sampling.beams == 1
     streamer = _Streamer(tokenizer, ids, stream) if stream is not None and streams else None
     tokens = torch.tensor([ids], device=model.get_input_embeddings().weight.device)
     with torch.random.fork_rng(devices=[]), torch.inference_mode():
-        torch.manual_seed(how.seed)
-        found = alone.generate(
+        torch.manual_seed(sampling.seed)
+        output = model.generate(
             input_ids=tokens,
             attention_mask=torch.ones_like(tokens),
             streamer=streamer,
-            **how.options(room),
+            **sampling.options(room),
         )
-    new = [int(t) for t in found[0, len(ids) :]]
+    new = [int(token) for token in output[0, len(ids) :]]
     if stream is not None and not streams:
         stream(decode_continuation(tokenizer, ids, new))
     return new
@@ -187,7 +179,8 @@ class _Streamer(transformers.generation.BaseStreamer):  # type: ignore[misc]
     """Hands text to a function as soon as it is certain.
 
     Decoded from the prompt's last tokens on: alone, a token may lose its leading space or be half a
-    letter."""
+    letter.
+    """
 
     def __init__(self, tokenizer: Any, prompt: list[int], stream: Stream) -> None:
         self.tokenizer, self.stream = tokenizer, stream
@@ -196,7 +189,7 @@ class _Streamer(transformers.generation.BaseStreamer):  # type: ignore[misc]
         self.prompt_came = False
 
     def put(self, value: torch.Tensor) -> None:
-        """The prompt comes first, then a token at a time."""
+        """Take the prompt, which comes first, and then a token at a time."""
         if self.prompt_came:
             self.ids += value.flatten().tolist()
             self._show(final=False)

@@ -1,10 +1,11 @@
 """KNNLMForCausalLM: a causal LM whose logits are log P, the mixture's log-probabilities.
 
-    logits = log( (1-λ)·softmax(W_sm·h_sm) + λ·p_kNN(· | h_ds) )          or a component's p in the place of p_kNN
+    logits = log( (1-λ)·softmax(W_sm·h_sm) + λ·p(· | h_ds) )          p: any component
 
 log_softmax(log P) = log P, so greedy search, sampling, beams, assisted generation, continuous
 batching, pipelines, Trainer.evaluate and lm-eval use it as any other model; a sampling temperature
-acts on P. Knows no probabilities of its own: the base LM, components/ and mixture.py give them."""
+acts on P. The probabilities come from the base LM and the component; here they are only mixed.
+"""
 
 import copy
 import inspect
@@ -18,20 +19,16 @@ import torch
 import transformers
 from numpy.typing import NDArray
 
-from knnlm.components.knn import KNN, open_knn, weights
-from knnlm.components.mixture import Mixture
-from knnlm.components.saving import Component, on_device
+from knnlm.components.base import Component
+from knnlm.components.stored import component_checksum, open_component
 from knnlm.datastore.entries import Entries
 from knnlm.errors import KnnlmError, UsageError
 from knnlm.evaluation.mixing import check_lambda, mix, mix_vocabulary
-from knnlm.evaluation.tuning import TunedSettings
-from knnlm.hidden_states import StateReader
-from knnlm.hidden_states.forward import lm_logprobs
+from knnlm.evaluation.settings import TunedSettings
+from knnlm.hidden_states import StateReader, lm_logprobs
 from knnlm.integrations.transformers.config import KNNLMConfig
 from knnlm.models.load import LanguageModel, model_fingerprint
 from knnlm.search.neighbors import Neighbors
-from knnlm.search.retrieval import check_index
-from knnlm.training.distillation import Distilled, load_distilled
 
 _ROWS_AT_ONCE = 256
 # What transformers asks a model about itself: kinds of attention and of cache, and how inputs are
@@ -48,41 +45,33 @@ _AS_THE_BASE = (
 )
 
 
-class Look(NamedTuple):
-    """What the model thought of given tokens: natural log-probabilities, the neighbours of each and
-    their votes (none where a component is used in their place)."""
+class TokenScores(NamedTuple):
+    """What the model gave to known tokens: natural log-probabilities, and what was retrieved."""
 
     lm: NDArray[np.float64]
-    knn: NDArray[np.float64]
+    component: NDArray[np.float64]
     mixed: NDArray[np.float64]
-    near: Neighbors
-    log_weights: NDArray[np.float32]
+    neighbors: Neighbors | None
+    """None where the component retrieves nothing."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Parts:
-    """What retrieval needs, made when first used: weights arrive after __init__ when a saved model
-    is loaded."""
+    """What mixing needs, made when first used: weights of a saved model arrive after __init__."""
 
     reader: StateReader
-    knn: KNN | Component
+    component: Component
     lam: float
-    store: Entries
+    entries: Entries
     dtype: torch.dtype
 
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The states that are read, one after the other."""
-        return (self.knn.key,) if isinstance(self.knn, KNN) else self.knn.keys
-
     def rounded(self, states: torch.Tensor) -> torch.Tensor:
-        """States as the store holds them, so that evaluation and generation ask the same."""
-        return states.to(getattr(torch, self.store.dtype)).float()
+        """Hidden states as the datastore holds them: evaluation and generation ask the same."""
+        return states.to(getattr(torch, self.entries.dtype)).float()
 
 
 class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixin):  # type: ignore[misc]
-    """A base LM (`base`) mixed with a store. Reading only: it is not trained. Safe for concurrent
-    calls."""
+    """A base LM (`base`) mixed with a component. Not trainable. Safe for concurrent calls."""
 
     config_class = KNNLMConfig
     main_input_name = "input_ids"
@@ -91,12 +80,10 @@ class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixi
 
     def __init__(self, config: KNNLMConfig, base: Any = None) -> None:
         super().__init__(config)
-        check_lambda(config.lam)
-        self.base = (
-            transformers.AutoModelForCausalLM.from_config(config.base_config)
-            if base is None
-            else base
-        )
+        check_lambda(config.tuned.lam)
+        if base is None:
+            base = transformers.AutoModelForCausalLM.from_config(config.base_config)
+        self.base = base
         self._parts: _Parts | None = None
         self._lock = threading.Lock()
         parameters = inspect.signature(self.base.forward).parameters
@@ -109,62 +96,67 @@ class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixi
         self.eval().requires_grad_(False)
 
     @classmethod
-    def from_parts(
-        cls, lm: LanguageModel, store: Entries, tuned: TunedSettings
+    def from_settings(
+        cls, lm: LanguageModel, entries: Entries, settings: TunedSettings
     ) -> "KNNLMForCausalLM":
-        """The kNN-LM of an open model and an open store."""
-        what = tuned.retrieval
-        index = check_index(store, what)
-        settings = {
-            **what.as_json(),
-            "lambda": tuned.lam,
-            "temperature": tuned.temperature,
-            "index": None if index is None else index["xxh3"],
-        }
-        model = cls(_config(lm, store, settings), lm.model)
-        model._parts = model._open(store)
-        return model
+        """The kNN-LM of an open model and an open datastore, with any component.
 
-    @classmethod
-    def from_component(
-        cls, lm: LanguageModel, store: Entries, distilled: Distilled
-    ) -> "KNNLMForCausalLM":
-        """The same with a component of the store in the place of the search."""
-        settings = {
-            "component": distilled.name,
-            "xxh3": distilled.about["xxh3"],
-            "lambda": distilled.lam,
-            "temperature": distilled.component.tau,
-        }
-        model = cls(_config(lm, store, settings), lm.model)
-        model._parts = model._open(store)
+        Args:
+            lm: The base LM that the datastore was built with.
+            entries: The datastore.
+            settings: Which component, its retrieval, λ and τ.
+
+        Raises:
+            KnnlmError: If model and datastore do not belong together, or the model keeps a state of
+                its own that generation does not know.
+        """
+        entries.require_model(lm)
+        if lm.model._is_stateful:
+            raise KnnlmError(
+                f"{type(lm.model).__name__} keeps a state of its own instead of a cache, which "
+                "generation with a datastore does not know: use another model to generate"
+            )
+        config = KNNLMConfig(
+            # a new configuration resets its parts' kind of attention
+            base_config=copy.deepcopy(lm.model.config),
+            attn_implementation=lm.model.config._attn_implementation,
+            datastore=str(entries.path.resolve()),
+            datastore_fingerprint=entries.fingerprint,
+            settings=settings.as_json(),
+            checksum=component_checksum(entries, settings.component, settings.retrieval),
+        )
+        model = cls(config, lm.model)
+        model._parts = model._open(entries)
         return model
 
     @property
-    def store(self) -> Entries:
-        """The store that votes."""
-        return self._ready().store
+    def entries(self) -> Entries:
+        """The datastore."""
+        return self._ready().entries
 
-    def at(self, lam: float) -> "KNNLMForCausalLM":
-        """The same model at another λ, sharing everything; at 0 it is the base LM, with logits that
-        are log p_LM."""
+    @property
+    def component(self) -> Component:
+        """What is mixed with the base LM."""
+        return self._ready().component
+
+    def with_lambda(self, lam: float) -> "KNNLMForCausalLM":
+        """The same model at another λ, sharing everything; at 0 its logits are log p_LM."""
         config = copy.deepcopy(self.config)
-        config.knn["lambda"] = lam
-        found = type(self)(config, self.base)
-        found._parts = replace(self._ready(), lam=lam)
-        return found
+        config.settings["lambda"] = lam
+        other = type(self)(config, self.base)
+        other._parts = replace(self._ready(), lam=lam)
+        return other
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what cannot be copied; a copy opens the store again."""
+        """Without what cannot be copied; a copy opens the datastore again."""
         return {**super().__getstate__(), "_parts": None, "_lock": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Of a copy."""
         super().__setstate__(state)
         self._lock = threading.Lock()
 
     def init_weights(self) -> None:
-        """The base LM has its weights: nothing is made up here."""
+        """Nothing is made up here: the base LM has its weights."""
         self.tie_weights()
 
     def get_input_embeddings(self) -> Any:
@@ -199,139 +191,96 @@ class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixi
             **kwargs,
         }
         given = {
-            name: v
-            for name, v in given.items()
-            if v is not None and (self._takes_any or name in self._takes)
+            name: value
+            for name, value in given.items()
+            if value is not None and (self._takes_any or name in self._takes)
         }
         parts = self._ready()
         slices = "logits_to_keep" in self._takes
         if slices:
             given["logits_to_keep"] = logits_to_keep
-        with parts.reader.capture() as capture:
+        with parts.reader.capture() as captured:
             out = self.base(**given, return_dict=True)
         kept = _kept(logits_to_keep)
         logits = (out.logits if slices else out.logits[:, kept]).float().log_softmax(-1)
         if parts.lam > 0:
-            read = [
-                capture.att(len(logits))[:, kept]
-                if key == "att"
-                else capture.ffn
-                if slices
-                else capture.ffn[:, kept]
-                for key in parts.keys
-            ]
-            _mix(parts, logits, torch.cat(read, dim=-1))
+            states = {
+                "att": lambda: captured.att(len(logits))[:, kept],
+                "ffn": lambda: captured.ffn if slices else captured.ffn[:, kept],
+            }
+            read = [states[key]() for key in parts.component.keys]
+            _mix_in_place(parts, logits, torch.cat(read, dim=-1))
         loss = None if labels is None else _loss(logits, labels, logits_to_keep)
-        found = type(out)(
-            **{**out, "loss": loss, "logits": logits}
-        )  # whatever else the base LM returns stays
-        return found.to_tuple() if as_tuple else found
+        # whatever else the base LM returns stays
+        outputs = type(out)(**{**out, "loss": loss, "logits": logits})
+        return outputs.to_tuple() if as_tuple else outputs
 
     @torch.inference_mode()
-    def look(self, tokens: torch.Tensor, start: int = 1) -> Look:
-        """What the model thinks of tokens[start:] of one sequence (T,), each after those before
-        it."""
+    def score_tokens(self, tokens: torch.Tensor, start: int = 1) -> TokenScores:
+        """What the model gives to tokens[start:] of one sequence (T,), each after those before it."""
         if not 1 <= start < len(tokens):
             raise UsageError(
-                f"cannot look at {len(tokens)} tokens from {start} on: the first is not predicted"
+                f"cannot score {len(tokens)} tokens from {start} on: the first is not predicted"
             )
         parts = self._ready()
         states = parts.reader.read(tokens[None, :-1].to(parts.reader.device))
-        wanted = tokens[start:].to(parts.reader.device)
-        lm = lm_logprobs(parts.reader, states.ffn[0, start - 1 :], wanted)
-        read = torch.cat([states.of(key)[0, start - 1 :] for key in parts.keys], dim=-1)
-        if isinstance(parts.knn, KNN):
-            near = parts.knn.near(read)
-            knn = parts.knn.target_logprobs(near, wanted.cpu().numpy())
-            votes = weights(near.scores, parts.knn.tau)
-        else:
-            near = Neighbors(
-                np.empty((len(wanted), 0), np.int64), np.empty((len(wanted), 0), np.float32)
-            )
-            logs = parts.knn.logprobs(parts.rounded(read))
-            knn = logs.gather(1, wanted[:, None])[:, 0].double().cpu().numpy()
-            votes = near.scores
-        return Look(lm.astype(np.float64), knn, mix(lm, knn, parts.lam), near, votes)
+        targets = tokens[start:].to(parts.reader.device)
+        lm = lm_logprobs(parts.reader, states.ffn[0, start - 1 :], targets).astype(np.float64)
+        read = [states.of(key)[0, start - 1 :] for key in parts.component.keys]
+        asked = parts.rounded(torch.cat(read, dim=-1))
+        scored = parts.component.score_tokens(asked, targets)
+        mixed = mix(lm, scored.logprobs, parts.lam)
+        return TokenScores(lm, scored.logprobs, mixed, scored.neighbors)
 
     def _ready(self) -> _Parts:
         if self._parts is None:
             with self._lock:
                 if self._parts is None:
-                    store = self.config.open_entries()
-                    self._check(store)
-                    self._parts = self._open(store)
+                    entries = self.config.open_datastore()
+                    self._check_saved(entries)
+                    self._parts = self._open(entries)
         if self.base.dtype != self._parts.dtype:
             raise KnnlmError(
-                f"the model was turned into {self.base.dtype} after it was opened, but its store "
-                "holds states of "
-                f"{self._parts.dtype}: open it anew"
+                f"the model was turned into {self.base.dtype} after it was opened, but its datastore "
+                f"holds hidden states of {self._parts.dtype}: open it again"
             )
         return self._parts
 
-    def _check(self, store: Entries) -> None:
-        """Refuse weights or an index that a saved model did not have; from_parts was given ones
-        that are checked."""
-        built = str(store.meta["model"]["precision"])
+    def _check_saved(self, entries: Entries) -> None:
+        """Refuse weights, an index or a component that a saved model did not have."""
+        built = str(entries.meta["model"]["precision"])
         if str(self.base.dtype) != f"torch.{built}":
             raise KnnlmError(
-                f"{store.path} was built in {built} but this model is in {self.base.dtype}: open "
+                f"{entries.path} was built in {built} but this model is in {self.base.dtype}: open "
                 f"it with dtype={built}"
             )
-        store.require_weights(
-            model_fingerprint(self.base), self.name_or_path or type(self.base).__name__
-        )
-        self.config.check_index(store)
+        name = self.name_or_path or type(self.base).__name__
+        entries.require_weights(model_fingerprint(self.base), name)
+        self.config.check_component(entries)
 
-    def _open(self, store: Entries) -> _Parts:
-        self.requires_grad_(
-            False
-        )  # from_pretrained puts other parameters in the place of those of __init__
-        knn: KNN | Component
-        if self.config.component is None:
-            knn = open_knn(store, self.config.retrieval, self.config.tau)
-            keys: tuple[str, ...] = (knn.key,)
-            shared: Any = knn.search
-        else:
-            device = self.base.get_input_embeddings().weight.device
-            knn = on_device(load_distilled(store, self.config.component).component, device)
-            keys, first = knn.keys, knn.parts[0] if isinstance(knn, Mixture) else knn
-            shared = first[1]  # a tensor; tuples cannot be watched
-        reader = StateReader(
-            self.base, ["att", "ffn"] if "att" in keys else ["ffn"], store.meta["att_module"]
-        )
-        weakref.finalize(shared, reader.close)  # when the last model that shares them is gone
-        return _Parts(reader, knn, self.config.lam, store, self.base.dtype)
+    def _open(self, entries: Entries) -> _Parts:
+        # from_pretrained replaces the parameters of __init__ by others
+        self.requires_grad_(False)
+        settings = self.config.tuned
+        device = self.base.get_input_embeddings().weight.device
+        component = open_component(
+            entries, settings.component, settings.retrieval, settings.temperature
+        ).to(device)
+        component.prepare()
+        keys = ["att", "ffn"] if "att" in component.keys else ["ffn"]
+        reader = StateReader(self.base, keys, entries.meta["att_module"])
+        # when the last model that shares the component is gone
+        weakref.finalize(component, reader.close)
+        return _Parts(reader, component, settings.lam, entries, self.base.dtype)
 
 
-def _config(lm: LanguageModel, store: Entries, settings: dict[str, Any]) -> KNNLMConfig:
-    """The configuration of a model and a store that fit together."""
-    store.require_model(lm)
-    if lm.model._is_stateful:
-        raise KnnlmError(
-            f"{type(lm.model).__name__} keeps a state of its own instead of a cache, which "
-            "generation with a store "
-            "does not know: use another model to generate"
-        )
-    return KNNLMConfig(
-        base_config=copy.deepcopy(
-            lm.model.config
-        ),  # a new configuration resets its parts' kind of attention
-        attn_implementation=lm.model.config._attn_implementation,
-        store=str(store.path.resolve()),
-        store_fingerprint=store.fingerprint,
-        knn=settings,
-    )
-
-
-def _mix(parts: _Parts, logits: torch.Tensor, states: torch.Tensor) -> None:
-    """Turn log p_LM (B, T, V) into log P in place, some positions at a time."""
+def _mix_in_place(parts: _Parts, logits: torch.Tensor, states: torch.Tensor) -> None:
+    """Turn log p_LM (B, T, V) into log P, some positions at a time."""
     flat, queries = logits.view(-1, logits.shape[-1]), states.reshape(-1, states.shape[-1])
     for start in range(0, len(flat), _ROWS_AT_ONCE):
-        some = slice(start, start + _ROWS_AT_ONCE)
-        asked = queries[some] if isinstance(parts.knn, KNN) else parts.rounded(queries[some])
-        flat[some] = mix_vocabulary(
-            flat[some], parts.knn.logprobs(asked).to(flat.device), parts.lam
-        )
+        rows = slice(start, start + _ROWS_AT_ONCE)
+        other = parts.component.logprobs(parts.rounded(queries[rows])).to(flat.device)
+        flat[rows] = mix_vocabulary(flat[rows], other, parts.lam)
 
 
 def _kept(logits_to_keep: int | torch.Tensor) -> Any:
