@@ -34,3 +34,8 @@ def unknown(what: str, given: str, known: Iterable[str], listed: str = "") -> Us
     return UsageError(
         f"unknown {what} '{given}': {hint}{listed or 'choose one of ' + ', '.join(names)}"
     )
+
+
+def first_line(error: Exception) -> str:
+    """What another library's error says, short enough to quote inside a sentence."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -20,8 +20,8 @@ from knnlm.hidden_states.forward import Piece, window_columns, window_entries
 from knnlm.models.load import LanguageModel
 from knnlm.progress import ProgressBar, log
 from knnlm.text.documents import Source
-from knnlm.text.tokenizer import encode
-from knnlm.text.windows import check_window, windows
+from knnlm.text.tokenizer import encode_documents
+from knnlm.text.windows import check_window, cut_windows
 
 GROUP_TOKENS = 1 << 14
 PART_ROWS = 1 << 18
@@ -131,7 +131,7 @@ class _Build:
 
     def _pieces(self, text: Source, window: int, stride: int) -> Iterator[Piece]:
         limit = self.lm.vocab_size
-        for number, encoded in enumerate(encode(self.lm.tokenizer, text)):
+        for number, encoded in enumerate(encode_documents(self.lm.tokenizer, text)):
             tokens = encoded.tokens
             if int(tokens.max()) >= limit:
                 raise KnnlmError(
@@ -143,7 +143,7 @@ class _Build:
             self.documents.append(
                 DocumentInfo(encoded.name, len(tokens), encoded.words, int(tokens[0]))
             )
-            for w in windows(len(tokens), window, stride):
+            for w in cut_windows(len(tokens), window, stride):
                 yield Piece(number, w, tokens[w.start : w.stop + 1])
 
     def _skip(self, before: Table, group: list[Piece]) -> None:
