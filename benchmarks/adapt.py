@@ -26,10 +26,10 @@ from knnlm.files import finite
 from knnlm.hidden_states.forward import BATCH_TOKENS
 from knnlm.models.load import LanguageModel
 from knnlm.resolve import the_model
-from knnlm.text.documents import Files
+from knnlm.text.local_files import Files
 from knnlm.text.portions import Excerpts
-from knnlm.text.tokenizer import encode, encode_prompt
-from knnlm.text.windows import windows
+from knnlm.text.tokenizer import encode_documents, encode_prompt
+from knnlm.text.windows import cut_windows
 
 
 def generation(loaded: Loaded, prompt: str, new: int, repeats: int) -> dict[str, float]:
@@ -63,8 +63,8 @@ def building(lm: LanguageModel, store: Entries, text: Excerpts, repeats: int) ->
     shape = {"window": store.meta["window"], "stride": store.meta["stride"]}
     pieces = [
         torch.from_numpy(e.tokens[w.start : w.stop].astype("int64"))
-        for e in encode(lm.tokenizer, text)
-        for w in windows(len(e.tokens), **shape)
+        for e in encode_documents(lm.tokenizer, text)
+        for w in cut_windows(len(e.tokens), **shape)
     ]
     pieces.sort(key=len, reverse=True)
     size = BATCH_TOKENS // shape["window"]

@@ -32,10 +32,10 @@ from knnlm.datastore.entries import Entries
 from knnlm.hidden_states import StateReader
 from knnlm.hidden_states.output_head import output_embedding
 from knnlm.models.load import LanguageModel, load_model
-from knnlm.models.presets import new_model, preset
+from knnlm.models.presets import new_model, preset_named
 from knnlm.text.portions import Excerpts
-from knnlm.text.python_docs import PythonDocs
-from knnlm.text.tokenizer import token_stream, train_tokenizer
+from knnlm.text.python_docs import PythonDocsSplit
+from knnlm.text.tokenizer import joined_tokens, train_tokenizer
 from knnlm.training.entry_batches import RowBatches
 from knnlm.training.initial import ComponentSpec, begin
 from knnlm.training.learn import BATCH
@@ -115,20 +115,20 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--characters", type=int, default=1500, help="of each document of the text")
     given = parser.parse_args()
-    p = preset(given.preset)
+    p = preset_named(given.preset)
     if given.batch % p.context:
         parser.error(f"--batch must be a multiple of the preset's window: --batch {p.context}")
-    text = Excerpts(PythonDocs("train"), given.characters)
+    text = Excerpts(PythonDocsSplit("train"), given.characters)
     rates: dict[str, list[float]] = {
         name: [] for name in ("store", "memory", "through", "bare", "dropout")
     }
     with tempfile.TemporaryDirectory() as folder:
-        tokenizer = train_tokenizer((d.text for d in PythonDocs("train")), p.vocab_size)
+        tokenizer = train_tokenizer((d.text for d in PythonDocsSplit("train")), p.vocab_size)
         new_model(p, len(tokenizer), 0).save_pretrained(folder)
         tokenizer.save_pretrained(folder)
         lm = load_model(folder)
         store = build_entries(lm, text, Path(folder) / "store", keys=["att"])
-        tokens = torch.from_numpy(token_stream(tokenizer, text).astype("int64"))
+        tokens = torch.from_numpy(joined_tokens(tokenizer, text).astype("int64"))
         for _ in range(given.repeats):
             rates["store"].append(from_store(lm, store, given.batch))
             rates["memory"].append(from_memory(lm, store, given.batch, given.steps))

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 
 import knnlm
 from knnlm.models.presets import SMOKE, new_model
-from knnlm.text.documents import Files
+from knnlm.text.local_files import Files
 from knnlm.text.tokenizer import train_tokenizer
 
 settings.register_profile(

@@ -42,3 +42,8 @@ def unknown(noun: str, name: str, choices: Iterable[str], where_listed: str = ""
     suggestion = f"did you mean '{similar[0]}'? " if similar else ""
     advice = where_listed or "choose one of " + ", ".join(names)
     return UsageError(f"unknown {noun} '{name}': {suggestion}{advice}")
+
+
+def first_line(error: Exception) -> str:
+    """What another library's error says, short enough to quote inside a sentence."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from knnlm.datastore.build import build_entries
 from knnlm.datastore.entries import Entries
 from knnlm.models.load import LanguageModel
-from knnlm.text.windows import windows
+from knnlm.text.windows import cut_windows
 
 from .helpers import Texts, library, texts
 from .test_build import tokens_of
@@ -102,7 +102,7 @@ def test_log_probabilities_add_up_to_hugging_faces_own_loss(
     total, count = 0.0, 0
     for document in library():
         ids = torch.from_numpy(tokens_of(lm, document).astype(np.int64))
-        for w in windows(len(ids), window, stride):
+        for w in cut_windows(len(ids), window, stride):
             inputs = ids[
                 None, w.start : w.stop + 1
             ]  # the library shifts, so the last target is an input too

@@ -15,7 +15,7 @@ from knnlm.evaluation.tuning import TunedSettings
 from knnlm.integrations.transformers import KNNLMForCausalLM
 from knnlm.models.load import LanguageModel, model_fingerprint
 from knnlm.search.retrieval import Retrieval
-from knnlm.text.documents import Files
+from knnlm.text.local_files import Files
 from knnlm.text.tokenizer import tokenizer_fingerprint
 from tests.hidden_states.by_hand import att_by_hand
 

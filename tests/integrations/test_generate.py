@@ -9,9 +9,9 @@ import torch
 import transformers
 
 from knnlm.datastore.build import build_entries
-from knnlm.text.documents import Files
-from knnlm.text.tokenizer import encode
-from knnlm.text.windows import windows
+from knnlm.text.local_files import Files
+from knnlm.text.tokenizer import encode_documents
+from knnlm.text.windows import cut_windows
 from tests.hidden_states import models
 from tests.integrations.making import (
     GREEDY,
@@ -112,9 +112,9 @@ def test_without_retrieval_the_loss_is_that_of_hugging_face(
 def test_stored_logprobs_are_those_of_hugging_face(made: Made, text: Path, tmp_path: Path) -> None:
     lm = made.lm
     queries = build_entries(lm, Files((text,)), tmp_path / "queries", window=24, logprobs=True)
-    (tokens,) = (e.tokens for e in encode(lm.tokenizer, Files((text,))))
+    (tokens,) = (e.tokens for e in encode_documents(lm.tokenizer, Files((text,))))
     losses, counts = [], []
-    for w in windows(len(tokens), 24, 12):
+    for w in cut_windows(len(tokens), 24, 12):
         ids = torch.from_numpy(tokens[w.start : w.stop + 1].astype("int64"))[None]
         labels = ids.clone()
         labels[:, : w.first - w.start] = -100

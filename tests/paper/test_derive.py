@@ -94,12 +94,12 @@ def test_att_before_its_norm_becomes_att_by_that_norm(lm: LanguageModel, store: 
 def test_a_store_of_another_state_says_so(
     lm: LanguageModel, store: Entries, texts: dict[str, object]
 ) -> None:
-    from knnlm.text.documents import local_text
+    from knnlm.text import open_text
 
     out = store.path.parent / "raw"
     build_entries(
         lm,
-        local_text([str(texts["valid"])], "valid"),
+        open_text(str(texts["valid"]), "valid"),
         out,
         keys=("att",),
         replace_att=other_state(lm.model, "att-raw"),

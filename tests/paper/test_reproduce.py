@@ -24,7 +24,7 @@ from knnlm.paper.recipes import capacity, chosen, recipes
 from knnlm.paper.rows import Unmasked
 from knnlm.paper.runner import load_records, most_neighbours, unique_rows
 from knnlm.paper.scales import SCALES, SMOKE_SCALE, HubArticles
-from knnlm.text.documents import HubDataset
+from knnlm.text.hub import HubSplit
 from tests.paper.conftest import Smoke
 
 # Every \\label of a table or figure of the paper, and every appendix: its label, or its number
@@ -353,7 +353,7 @@ def test_lines_of_the_hub_become_articles_again(tmp_path: Path) -> None:
     ]
     rows = "\n".join(json.dumps({"text": line}) for line in lines)
     (tmp_path / "train.jsonl").write_text(rows + "\n")
-    found = list(HubArticles(HubDataset(str(tmp_path), None, "train")))
+    found = list(HubArticles(HubSplit(str(tmp_path), None, "train")))
     assert [d.name.partition(": ")[2] for d in found] == ["One", "Two"]
     assert "more" in found[0].text
     assert found[0].line_ends

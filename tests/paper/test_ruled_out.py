@@ -31,9 +31,9 @@ from knnlm.paper.rows import Ensemble, Listed, Reach
 from knnlm.paper.scales import SMOKE_SCALE, texts
 from knnlm.paper.teaching import Neighbours, SoftLabels, rows_of_stream, soft_labels, teacher_point
 from knnlm.paper.workshop import Workshop
-from knnlm.text.documents import Files
-from knnlm.text.tokenizer import token_stream
-from knnlm.text.windows import windows
+from knnlm.text.local_files import Files
+from knnlm.text.tokenizer import joined_tokens
+from knnlm.text.windows import cut_windows
 from knnlm.training.language_model import RECORD
 from knnlm.training.soft_targets import soft_targets
 from tests.paper.conftest import Smoke
@@ -54,7 +54,7 @@ def many(lm: LanguageModel, texts: dict[str, Path], tmp_path: Path) -> Entries:
 def test_every_token_of_the_stream_has_its_row(
     many: Entries, lm: LanguageModel, tmp_path: Path
 ) -> None:
-    stream = token_stream(lm.tokenizer, Files(tuple(sorted(tmp_path.glob("?.txt")))))
+    stream = joined_tokens(lm.tokenizer, Files(tuple(sorted(tmp_path.glob("?.txt")))))
     rows = rows_of_stream(many.documents)
     assert len(rows) == len(stream)
     assert (rows < 0).sum() == 3
@@ -102,7 +102,7 @@ def test_contexts_are_those_of_the_windows(
     wanted = []
     for length in lengths:
         for place in range(1, length):
-            (w,) = [w for w in windows(length, window, stride) if w.first <= place <= w.stop]
+            (w,) = [w for w in cut_windows(length, window, stride) if w.first <= place <= w.stop]
             wanted.append(place - w.start)
     assert found.tolist() == wanted
     assert found.max() <= window

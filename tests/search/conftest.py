@@ -7,7 +7,7 @@ import pytest
 from knnlm import api
 from knnlm.datastore.entries import Entries
 from knnlm.models.load import LanguageModel, load_model
-from knnlm.text.documents import Files
+from knnlm.text.local_files import Files
 
 
 @pytest.fixture(scope="session")

@@ -71,7 +71,7 @@ def test_more_neighbours_than_other_rows_are_missing(many: Entries) -> None:
 def many(tmp_path_factory: pytest.TempPathFactory, lm: object) -> Entries:
     """A store of five short documents."""
     from knnlm.datastore.build import build_entries
-    from knnlm.text.documents import Files
+    from knnlm.text.local_files import Files
     from tests.conftest import prose
 
     folder = tmp_path_factory.mktemp("many")

@@ -73,7 +73,7 @@ def test_learning_lowers_the_loss_of_unseen_rows(
 def test_the_interpolated_loss_is_that_of_the_mixture(
     lm: LanguageModel, store: Entries, queries: Entries, texts: dict[str, Path], tmp_path: Path
 ) -> None:
-    from knnlm.text.documents import Files
+    from knnlm.text.local_files import Files
 
     w_sm = output_embedding(lm.model).weight
     with_lm = build_entries(lm, Files((texts["train"],)), tmp_path / "with", logprobs=True)

@@ -15,7 +15,7 @@ from knnlm.errors import KnnlmError
 from knnlm.hidden_states.output_head import output_embedding
 from knnlm.models.load import LanguageModel
 from knnlm.search.other_documents import neighbors_in_other_documents
-from knnlm.text.documents import Files
+from knnlm.text.local_files import Files
 from knnlm.training.fit import FitSettings
 from knnlm.training.initial import ComponentSpec, begin
 from knnlm.training.learn import Soft, learn

@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 
 from knnlm.errors import KnnlmError
 from knnlm.models.load import load_model
-from knnlm.text.tokenizer import token_stream
+from knnlm.text.tokenizer import joined_tokens
 from knnlm.training.language_model import train
 from tests.training.training import TINY, Texts, interrupt_after
 
@@ -40,7 +40,7 @@ class NextToken:
 
 def test_a_teacher_that_says_the_next_token_teaches_the_same(tmp_path: Path, prose: Texts) -> None:
     prose.into(tmp_path / "plain")
-    teacher = NextToken(token_stream(load_model(tmp_path / "plain").tokenizer, prose.train))
+    teacher = NextToken(joined_tokens(load_model(tmp_path / "plain").tokenizer, prose.train))
     train(prose.train, prose.valid, TINY, tmp_path / "taught", teacher=teacher)
     assert weights(tmp_path / "taught") == weights(tmp_path / "plain")
 
@@ -59,7 +59,7 @@ def test_an_interrupted_lesson_goes_on_and_ends_the_same(
 ) -> None:
     prose.into(tmp_path / "first")
     first = load_model(tmp_path / "first")
-    teacher = NextToken(token_stream(first.tokenizer, prose.train))
+    teacher = NextToken(joined_tokens(first.tokenizer, prose.train))
     train(prose.train, prose.valid, TINY, tmp_path / "whole", begin=first, teacher=teacher)
     with monkeypatch.context() as patch:
         interrupt_after(1, patch)

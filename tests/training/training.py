@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from knnlm.models.presets import SMOKE, Preset
-from knnlm.text.documents import Files, Source
+from knnlm.text.documents import Source
+from knnlm.text.local_files import Files
 from knnlm.training.checkpoint import save_run
 from knnlm.training.language_model import Trained, train
 

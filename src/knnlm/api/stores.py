@@ -14,8 +14,7 @@ from knnlm.evaluation.tuning import evaluate as evaluate_queries
 from knnlm.evaluation.tuning import tune as tune_queries
 from knnlm.files import fingerprint
 from knnlm.models.load import LanguageModel, load_model
-from knnlm.models.presets import Preset
-from knnlm.models.presets import preset as preset_named
+from knnlm.models.presets import Preset, preset_named
 from knnlm.resolve import check_retrieval, default_mask, the_settings, the_store
 from knnlm.search.exact import check_k
 from knnlm.search.factory import NPROBE

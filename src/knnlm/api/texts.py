@@ -2,7 +2,6 @@
 neighbours."""
 
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,10 @@ from knnlm.files import fingerprint
 from knnlm.models.load import LanguageModel
 from knnlm.progress import log
 from knnlm.resolve import CACHE, the_model
-from knnlm.text.documents import Source, Split, hub_dataset, local_text
-from knnlm.text.python_docs import PythonDocs
+from knnlm.text import HubDataset, PythonDocs, Source, Split, open_text
+from knnlm.text import Text as NamedText
 
-Text = str | Path | Sequence[str | Path] | Source | None
+Text = NamedText | None
 _FEW = 1000
 
 
@@ -28,15 +27,11 @@ def source(
     if sum([text is not None, dataset is not None, embedded]) != 1:
         raise UsageError("name one text: --text PATH…, --dataset NAME or --embedded")
     if embedded:
-        return PythonDocs(split)
+        return open_text(PythonDocs(), split)
     if dataset is not None:
-        return hub_dataset(dataset, split)
-    if isinstance(text, str | Path):
-        return local_text([text], split)
-    if isinstance(text, Sequence):
-        return local_text(text, split)
+        return open_text(HubDataset(dataset), split)
     assert text is not None
-    return text
+    return open_text(text, split)
 
 
 def queries(

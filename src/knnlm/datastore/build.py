@@ -28,8 +28,8 @@ from knnlm.hidden_states import (
 from knnlm.models.load import LanguageModel
 from knnlm.progress import ProgressBar, log
 from knnlm.text.documents import Source
-from knnlm.text.tokenizer import encode
-from knnlm.text.windows import check_window, windows
+from knnlm.text.tokenizer import encode_documents
+from knnlm.text.windows import check_window, cut_windows
 
 GROUP_TOKENS = 1 << 14
 PART_ROWS = 1 << 18
@@ -192,7 +192,7 @@ class _Build:
 
     def _token_windows(self, text: Source) -> Iterator[TokenWindow]:
         limit = self.lm.vocab_size
-        for number, encoded in enumerate(encode(self.lm.tokenizer, text)):
+        for number, encoded in enumerate(encode_documents(self.lm.tokenizer, text)):
             tokens = encoded.tokens
             if int(tokens.max()) >= limit:
                 raise KnnlmError(
@@ -203,7 +203,7 @@ class _Build:
             self.begun_documents.append(
                 DocumentInfo(encoded.name, len(tokens), encoded.words, int(tokens[0]))
             )
-            for w in windows(len(tokens), self.options.window, self.options.stride):
+            for w in cut_windows(len(tokens), self.options.window, self.options.stride):
                 yield TokenWindow(number, w, tokens[w.start : w.stop + 1])
 
     def _compare(self, stored: Table, group: list[TokenWindow]) -> None:

@@ -43,7 +43,7 @@ from knnlm.search.retrieval import EXACT, Retrieval
 from knnlm.similarity import METRICS
 from knnlm.text.documents import Source
 from knnlm.text.portions import Excerpts
-from knnlm.text.python_docs import PythonDocs
+from knnlm.text.python_docs import PythonDocsSplit
 from knnlm.training.defaults import KIND
 from knnlm.training.distillation import distill
 from knnlm.training.language_model import Trained
@@ -97,9 +97,9 @@ def demo(
         raise unknown("scale", scale, SCALES)
     size, folder = SCALES[scale], Path(out)
     texts = _Texts(
-        Excerpts(PythonDocs("train"), size.train_characters),
-        Excerpts(PythonDocs("valid"), size.valid_characters),
-        Excerpts(PythonDocs("test"), size.test_characters),
+        Excerpts(PythonDocsSplit("train"), size.train_characters),
+        Excerpts(PythonDocsSplit("valid"), size.valid_characters),
+        Excerpts(PythonDocsSplit("test"), size.test_characters),
     )
     with write_lock(folder):
         trained = api.train(folder / "model", texts.train, valid=texts.valid, preset=size.preset)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from knnlm.errors import KnnlmError
-from knnlm.models.summed_embeddings import vocabulary
+from knnlm.models.summed_embeddings import vocabulary_size
 
 if TYPE_CHECKING:
     from knnlm.hidden_states.reader import StateReader, States
@@ -30,7 +30,7 @@ _LARGE = 64.0
 def probe_tokens(reader: "StateReader") -> torch.Tensor:
     """A few random token ids (2, 12), always the same ones."""
     generator = torch.Generator().manual_seed(0)
-    ids = torch.randint(vocabulary(reader.head), (2, _PROBE_TOKENS), generator=generator)
+    ids = torch.randint(vocabulary_size(reader.head), (2, _PROBE_TOKENS), generator=generator)
     return ids.to(reader.device)
 
 

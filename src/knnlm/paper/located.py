@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knnlm.datastore.entries import Entries
-from knnlm.text.windows import windows
+from knnlm.text.windows import cut_windows
 
 Numbers = NDArray[np.float64]
 _RANGES = 16
@@ -85,7 +85,7 @@ def context_lengths(lengths: list[int], window: int, stride: int) -> NDArray[np.
     found = [
         np.arange(w.first, w.stop + 1) - w.start
         for length in lengths
-        for w in windows(length, window, stride)
+        for w in cut_windows(length, window, stride)
     ]
     return np.concatenate(found)
 

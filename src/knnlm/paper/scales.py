@@ -12,9 +12,12 @@ from typing import Any, Literal, NamedTuple
 
 from knnlm.errors import UsageError, unknown
 from knnlm.models.presets import DEMO, LAPTOP, PAPER, SMOKE, Preset
-from knnlm.text.documents import Document, HubDataset, Source, Split, articles, local_text
+from knnlm.text.documents import Document, Source, Split
+from knnlm.text.hub import HubSplit
+from knnlm.text.naming import open_text
 from knnlm.text.portions import Excerpts, FirstDocuments
 from knnlm.text.python_docs import PythonDocs
+from knnlm.text.wikitext import split_articles
 
 
 @dataclass(frozen=True)
@@ -421,7 +424,7 @@ def with_models(scale: Scale, sources: Sequence[str]) -> Scale:
 class HubArticles:
     """WikiText from the hub, where each row is a line: put together into articles again."""
 
-    dataset: HubDataset
+    dataset: HubSplit
 
     def describe(self) -> dict[str, Any]:
         """The data set, and that its lines are joined."""
@@ -429,7 +432,7 @@ class HubArticles:
 
     def __iter__(self) -> Iterator[Document]:
         lines = (document.text.rstrip("\n") + "\n" for document in self.dataset)
-        return articles(self.dataset.name, lines)
+        return split_articles(self.dataset.name, lines)
 
 
 class Texts(NamedTuple):
@@ -447,10 +450,10 @@ def texts(scale: Scale, data: Path | None) -> Texts:
 
     def whole(split: Split) -> Source:
         if scale.text == "embedded":
-            return PythonDocs(split)
+            return open_text(PythonDocs(), split)
         if data is not None:
-            return local_text([data], split)
-        return HubArticles(HubDataset("Salesforce/wikitext", f"{scale.text}-v1", split))
+            return open_text(data, split)
+        return HubArticles(HubSplit("Salesforce/wikitext", f"{scale.text}-v1", split))
 
     train: Source = whole("train")
     if scale.documents is not None:

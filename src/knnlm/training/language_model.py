@@ -16,13 +16,12 @@ from torch.nn.functional import cross_entropy
 
 from knnlm.errors import KnnlmError, UsageError
 from knnlm.files import fingerprint, read_json, write_json, write_lock
-from knnlm.models.load import LanguageModel
+from knnlm.models.load import LanguageModel, hide_transformers_progress
 from knnlm.models.presets import Preset, new_model
-from knnlm.models.quiet import no_transformers_bars
 from knnlm.progress import ProgressBar, log
 from knnlm.tensors import read_tensors, save_tensors
 from knnlm.text.documents import Source
-from knnlm.text.tokenizer import token_stream, tokenizer_fingerprint, train_tokenizer
+from knnlm.text.tokenizer import joined_tokens, tokenizer_fingerprint, train_tokenizer
 from knnlm.training.checkpoint import Progress, load_run, recipe_of, save_run
 from knnlm.training.token_batches import Batches, validation_windows
 
@@ -94,9 +93,9 @@ def train(
             return finished
         _refuse_others(out, recipe)
         tokenizer = _tokenizer(out, train_text, preset)
-        tokens = token_stream(tokenizer, train_text)
+        tokens = joined_tokens(tokenizer, train_text)
         valid = validation_windows(
-            token_stream(tokenizer, valid_text), preset.context, preset.valid_tokens
+            joined_tokens(tokenizer, valid_text), preset.context, preset.valid_tokens
         )
         batches = Batches(tokens, preset.context, preset.batch, seed)
         torch.manual_seed(seed)
@@ -325,7 +324,7 @@ def _finish(
     weights, _ = read_tensors(out / BEST)
     model.load_state_dict(weights)
     model.eval()
-    with no_transformers_bars():
+    with hide_transformers_progress():
         model.save_pretrained(out)
         _open_checkpoints(model, out, preset)
         model.load_state_dict(weights)
