@@ -1,11 +1,12 @@
-"""A store of a tiny model, and queries to it."""
+"""A datastore of a tiny model, and queries to it."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from knnlm import api
-from knnlm.datastore.entries import Entries
+from knnlm.datastore.entries import Entries, open_entries
 from knnlm.models.load import LanguageModel, load_model
 from knnlm.text.local_files import Files
 
@@ -27,10 +28,6 @@ def built(
 @pytest.fixture
 def store(built: Path, tmp_path: Path) -> Entries:
     """A copy of its own for every test: indexes and caches are written into it."""
-    import shutil
-
-    from knnlm.datastore.entries import open_entries
-
     shutil.copytree(built, tmp_path / "store")
     return open_entries(tmp_path / "store")
 

@@ -7,18 +7,18 @@ from knnlm.search.retrieval import Retrieval
 
 
 def test_exact_search_has_exact_scores() -> None:
-    what = Retrieval(score="index")
-    assert what.exact
-    assert what.score == "exact"
+    retrieval = Retrieval(score="index")
+    assert retrieval.exact
+    assert retrieval.score == "exact"
     assert not Retrieval(index="att-l2-Flat", score="index").exact
 
 
 @pytest.mark.parametrize("index", [None, "att-l2-Flat-probe32"])
 @pytest.mark.parametrize("score", ["index", "exact"])
 def test_json_there_and_back(index: str | None, score: str) -> None:
-    what = Retrieval(key="ffn", metric="ip", index=index, score=score, k=7)  # type: ignore[arg-type]
-    assert Retrieval.from_json(what.as_json()) == what
-    assert what.as_json()["mask"] == (index or "exact")
+    retrieval = Retrieval(key="ffn", metric="ip", index=index, score=score, k=7)  # type: ignore[arg-type]
+    assert Retrieval.from_json(retrieval.as_json()) == retrieval
+    assert retrieval.as_json()["mask"] == (index or "exact")
 
 
 @pytest.mark.parametrize(("earlier", "score"), [("search", "index"), ("real", "exact")])

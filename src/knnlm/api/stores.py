@@ -16,9 +16,9 @@ from knnlm.files import fingerprint
 from knnlm.models.load import LanguageModel, load_model
 from knnlm.models.presets import Preset, preset_named
 from knnlm.resolve import check_retrieval, default_mask, the_settings, the_store
+from knnlm.search import defaults
 from knnlm.search.exact import check_k
-from knnlm.search.factory import NPROBE
-from knnlm.search.index import RECALL_FLOOR, Index, build_index
+from knnlm.search.index import Index, build_index
 from knnlm.search.retrieval import EXACT, Retrieval, Score
 from knnlm.similarity import checked_metric
 from knnlm.text.documents import Split
@@ -93,8 +93,8 @@ def index(
     key: str | None = None,
     metric: str = "l2",
     factory: str | None = None,
-    nprobe: int = NPROBE,
-    recall_floor: float = RECALL_FLOOR,
+    nprobe: int = defaults.NPROBE,
+    recall_floor: float = defaults.RECALL_FLOOR,
 ) -> Index:
     """Build a FAISS index of one key of a store, tested against exact search."""
     opened = the_store(store)
@@ -119,7 +119,7 @@ def tune(
     metric: str = "l2",
     mask: str | None = None,
     score: Score = "index",
-    k: int | Sequence[int] = 1024,
+    k: int | Sequence[int] = defaults.K,
     temperatures: Sequence[float] | None = None,
     device: str | None = None,
 ) -> TunedSettings:

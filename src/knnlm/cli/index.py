@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from knnlm.cli.options import Json, Key, StorePath, show
+from knnlm.search import defaults
 
 
 def index(
@@ -14,10 +15,12 @@ def index(
     factory: Annotated[
         str | None, typer.Option("--factory", help="FAISS factory string; default by size.")
     ] = None,
-    nprobe: Annotated[int, typer.Option("--nprobe", help="Lists visited by each search.")] = 32,
+    nprobe: Annotated[
+        int, typer.Option("--nprobe", help="Lists visited by each search.")
+    ] = defaults.NPROBE,
     recall_floor: Annotated[
         float, typer.Option("--recall-floor", help="Refuse an index below this recall.")
-    ] = 0.3,
+    ] = defaults.RECALL_FLOOR,
     json: Json = False,
 ) -> None:
     """Build a FAISS index of a store's states and measure its recall against exact search.

@@ -19,6 +19,7 @@ from knnlm.cli.options import (
     numbers,
     show,
 )
+from knnlm.search import defaults
 
 
 def tune(
@@ -36,7 +37,7 @@ def tune(
     ] = "index",
     k: Annotated[
         str, typer.Option("--k", help="Neighbours; several, comma-separated, are compared.")
-    ] = "1024",
+    ] = str(defaults.K),
     temperatures: Annotated[
         str | None, typer.Option("--temperatures", help="A grid of τ instead of a search.")
     ] = None,

@@ -38,6 +38,7 @@ from knnlm.progress import log
 from knnlm.report.content import Curve, Page, Row
 from knnlm.report.page import render
 from knnlm.resolve import the_substitute
+from knnlm.search import defaults
 from knnlm.search.index import open_index
 from knnlm.search.retrieval import EXACT, Retrieval
 from knnlm.similarity import METRICS
@@ -64,7 +65,11 @@ class Scale:
 
 SCALES = {
     "demo": Scale(
-        preset=DEMO, train_characters=10_000, valid_characters=700, test_characters=1000, k=1024
+        preset=DEMO,
+        train_characters=10_000,
+        valid_characters=700,
+        test_characters=1000,
+        k=defaults.K,
     ),
     "smoke": Scale(
         preset=SMOKE, train_characters=200, valid_characters=100, test_characters=100, k=64

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from knnlm.components.knn import NeighborBlocks
 from knnlm.datastore.table import Column
 from knnlm.search.index import Index
-from knnlm.search.neighbors import Neighbors, in_order, merge
-from knnlm.similarity import Metric, rescore, score_rows
+from knnlm.search.neighbors import Neighbors, merge, top_k
+from knnlm.similarity import Metric, score_entries, score_states
 
 _BLOCK = 1 << 10
 
@@ -43,7 +43,7 @@ def decoded(found: NeighborBlocks, queries: Column, index: Index) -> Held:
     try:
         rows = _Decoded(index)
         return _changed(
-            found, lambda near, at: rescore(index.metric, queries.read(*at), near.ids, rows)
+            found, lambda near, at: score_entries(index.metric, queries.read(*at), near.ids, rows)
         )
     finally:
         faiss.omp_set_num_threads(threads)
@@ -84,7 +84,7 @@ def with_zeros(
         near = found.read(start, start + _BLOCK)
         asked = queries.read(start, start + _BLOCK)
         count = min(zeros, found.k)
-        score = score_rows(metric, asked, np.zeros((len(asked), 1, asked.shape[1]), np.float32))
+        score = score_states(metric, asked, np.zeros((len(asked), 1, asked.shape[1]), np.float32))
         ids = np.broadcast_to(rows + np.arange(count), (len(asked), count))
         parts.append(merge(near, Neighbors(ids, np.broadcast_to(score, ids.shape)), found.k))
     return _held(parts)
@@ -112,7 +112,7 @@ def _changed(
     parts = []
     for start in range(0, len(found), _BLOCK):
         near = found.read(start, start + _BLOCK)
-        parts.append(in_order(near.ids, score(near, (start, start + _BLOCK)), found.k))
+        parts.append(top_k(near.ids, score(near, (start, start + _BLOCK)), found.k))
     return _held(parts)
 
 

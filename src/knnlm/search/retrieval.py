@@ -1,7 +1,9 @@
-"""What is retrieved and how it is scored, chosen apart; and the function that does it.
+"""What is searched and how neighbors are scored, chosen apart; and the function that does it.
 
-A search takes states (Q, D) and returns their neighbours. Knows nothing of where queries come from
-or of tokens."""
+Which entries are neighbors (an index, or exact search) and which scores they vote with (the index's
+own, or exact ones) are two symbols of the equation, so they are two fields: the paper's
+{FAISS, real} mask × {FAISS, real} score is `index` × `score` here.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,35 +13,51 @@ from numpy.typing import NDArray
 
 from knnlm.datastore.entries import Entries
 from knnlm.errors import UsageError, unknown
-from knnlm.search.exact import check_k, exact_search
+from knnlm.search import defaults
+from knnlm.search.exact import check_k, exact_search, with_exact_scores
 from knnlm.search.index import index_manifest, open_index
-from knnlm.search.neighbors import Neighbors, in_order
-from knnlm.similarity import Metric, rescore
+from knnlm.search.neighbors import Neighbors
+from knnlm.similarity import Metric
 
 EXACT = "exact"
 """What stands for exact search where a name is needed: in JSON, in arguments, in file names."""
 Score = Literal["index", "exact"]
 Search = Callable[[NDArray[Any]], Neighbors]
+"""From hidden states (Q, D) to their neighbors (Q, k)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Retrieval:
-    """Which neighbors are found and how they are scored: index and score are chosen apart."""
+    """Which neighbors are found and how they are scored.
+
+    Attributes:
+        key: Which hidden states are compared: "att" or "ffn".
+        metric: "l2" or "ip".
+        index: The name of an index of the datastore; None: exact search.
+        score: "index": the scores that the index itself returned; "exact": similarities recomputed
+            from the stored states. Exact search always has exact scores.
+        k: Neighbors of each query.
+
+    Raises:
+        UsageError: k is out of range, or the score is unknown.
+
+    Example:
+        >>> Retrieval(key="att", metric="l2", k=64).exact
+        True
+    """
 
     key: str = "att"
     metric: Metric = "l2"
     index: str | None = None
-    """The name of an index of the datastore; None: exact search."""
     score: Score = "exact"
-    """"index": the scores that the index returned; "exact": recomputed from the stored states."""
-    k: int = 1024
+    k: int = defaults.K
 
     def __post_init__(self) -> None:
         check_k(self.k)
         if self.score not in ("index", "exact"):
             raise unknown("score", self.score, ("index", "exact"))
-        if self.exact and self.score == "index":
-            object.__setattr__(self, "score", "exact")  # exact search has exact scores
+        if self.exact:
+            object.__setattr__(self, "score", "exact")
 
     @property
     def exact(self) -> bool:
@@ -52,7 +70,7 @@ class Retrieval:
         return self.index or EXACT
 
     def as_json(self) -> dict[str, Any]:
-        """The fields of JSON; `mask` is "exact" or the name of the index."""
+        """Its fields in JSON, where `mask` is "exact" or the name of the index."""
         return {
             "key": self.key,
             "metric": self.metric,
@@ -71,36 +89,51 @@ class Retrieval:
         )
 
 
-def check_index(store: Entries, what: Retrieval) -> dict[str, Any] | None:
-    """The manifest of the index that `what` names (None for exact search), after checking that it
-    fits."""
-    if what.index is None:
+def check_index(store: Entries, retrieval: Retrieval) -> dict[str, Any] | None:
+    """Check that the index that a retrieval names exists and fits it.
+
+    Returns:
+        The manifest of the index; None for exact search.
+
+    Raises:
+        UsageError: The index is of another key or metric.
+        KnnlmError: There is no such index, or the datastore has changed since it was built.
+    """
+    if retrieval.index is None:
         return None
-    index = index_manifest(store, what.index)
-    if (index["key"], index["metric"]) != (what.key, what.metric):
+    manifest = index_manifest(store, retrieval.index)
+    if (manifest["key"], manifest["metric"]) != (retrieval.key, retrieval.metric):
         raise UsageError(
-            f"index {what.index} is for {index['key']} states and metric {index['metric']}, not "
-            f"{what.key} and "
-            f"{what.metric}: name an index of that kind"
+            f"index {retrieval.index} is for {manifest['key']} states and metric "
+            f"{manifest['metric']}, not {retrieval.key} and {retrieval.metric}: name an index of "
+            "that kind"
         )
-    return index
+    return manifest
 
 
-def open_search(store: Entries, what: Retrieval) -> Search:
-    """The search that `what` describes. Stored states are read, and so verified, only where it
-    needs them."""
-    check_index(store, what)
-    column = store.key(what.key)
-    if what.index is not None and what.score == "index":
-        index = open_index(store, what.index)
-        return lambda states: index.search(states, what.k)
-    store.verify(what.key)
-    if what.index is None:
-        return lambda states: exact_search(states, column, what.k, what.metric)
-    index = open_index(store, what.index)
+def open_search(store: Entries, retrieval: Retrieval) -> Search:
+    """The function from hidden states to neighbors that a retrieval describes.
 
-    def search_and_rescore(states: NDArray[Any]) -> Neighbors:
-        near = index.search(states, what.k)
-        return in_order(near.ids, rescore(what.metric, states, near.ids, column), what.k)
+    Stored states are read, and so verified, only where the search needs them.
 
-    return search_and_rescore
+    Args:
+        store: The datastore that is searched.
+        retrieval: How.
+
+    Raises:
+        KnnlmError: The index is missing, does not fit, or is damaged.
+
+    Example:
+        >>> search = open_search(store, Retrieval(key="att", k=8))
+        >>> neighbors = search(states)  # states (Q, D), neighbors (Q, 8)
+    """
+    check_index(store, retrieval)
+    keys, metric, k = store.key(retrieval.key), retrieval.metric, retrieval.k
+    if retrieval.score == "exact":
+        store.verify(retrieval.key)
+    if retrieval.index is None:
+        return lambda states: exact_search(states, keys, k, metric)
+    index = open_index(store, retrieval.index)
+    if retrieval.score == "index":
+        return lambda states: index.search(states, k)
+    return lambda states: with_exact_scores(index.search(states, k), states, keys, metric)
