@@ -23,19 +23,18 @@ def index(
     ] = defaults.RECALL_FLOOR,
     json: Json = False,
 ) -> None:
-    """Build a FAISS index of a store's states and measure its recall against exact search.
+    """Build a FAISS index of a datastore and measure its recall against exact search.
 
     Example: knnlm index store --key att --metric l2
     """
-    from knnlm import api
+    from knnlm.api import Datastore
 
-    found = api.index(
-        store, key=key, metric=metric, factory=factory, nprobe=nprobe, recall_floor=recall_floor
+    built = Datastore.open(store).build_index(
+        key=key, metric=metric, factory=factory, nprobe=nprobe, recall_floor=recall_floor
     )
-    m = found.manifest
+    m = built.manifest
     line = (
-        f"{found.name}: {m['factory']}, nprobe {m['nprobe']}, {m['rows']:,} rows, "
-        f"{m['bytes'] / 1e6:,.1f} MB, "
-        f"recall@{m['recall_k']} {m['recall']:.3f}"
+        f"{built.name}: {m['factory']}, nprobe {m['nprobe']}, {m['rows']:,} entries, "
+        f"{m['bytes'] / 1e6:,.1f} MB, recall@{m['recall_k']} {m['recall']:.3f}"
     )
-    show(json, {"name": found.name, **m}, [line])
+    show(json, {"name": built.name, **m}, [line])

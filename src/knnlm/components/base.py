@@ -29,9 +29,7 @@ Logs = NDArray[np.float64]
 def check_temperature(tau: float) -> None:
     """Raise a UsageError unless τ is a positive number."""
     if not (math.isfinite(tau) and tau > 0):
-        raise UsageError(
-            f"retrieval temperature {tau} is out of range: choose a number above 0"
-        )
+        raise UsageError(f"retrieval temperature {tau} is out of range: choose a number above 0")
 
 
 class Queries(Protocol):

@@ -19,7 +19,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from knnlm.components.base import Component, Logs, Queries, ScoredTokens, TargetScores, check_temperature
+from knnlm.components.base import (
+    Component,
+    Logs,
+    Queries,
+    ScoredTokens,
+    TargetScores,
+    check_temperature,
+)
 from knnlm.datastore.entries import Entries
 from knnlm.datastore.sampling import evenly_spaced
 from knnlm.errors import KnnlmError

@@ -160,9 +160,7 @@ class _Head(LearnableModule):
 
 
 class _MixtureOfSoftmaxes(LearnableModule):
-    def __init__(
-        self, spec: ComponentSpec, w_sm: torch.Tensor, generator: torch.Generator
-    ) -> None:
+    def __init__(self, spec: ComponentSpec, w_sm: torch.Tensor, generator: torch.Generator) -> None:
         super().__init__()
         self.spec, width = spec, w_sm.shape[1]
         scale = NOISE / width**0.5
@@ -187,9 +185,7 @@ class _MixtureOfSoftmaxes(LearnableModule):
 
 
 class _MLP(LearnableModule):
-    def __init__(
-        self, spec: ComponentSpec, w_sm: torch.Tensor, generator: torch.Generator
-    ) -> None:
+    def __init__(self, spec: ComponentSpec, w_sm: torch.Tensor, generator: torch.Generator) -> None:
         super().__init__()
         self.spec, width = spec, w_sm.shape[1]
         all_widths = width * len(spec.keys)

@@ -1,8 +1,8 @@
 """What a component is trained to do: the loss of a batch of entries.
 
-    CrossEntropy      -log p(target)
-    InterpolatedLoss  -log( (1-λ) p_LM(target) + λ p(target) )       the paper's interpolated loss
-    SoftTargetLoss    (1-s) · cross-entropy - s · Σ_v q(v) log p(v)   q: the neighbors' vote
+CrossEntropy      -log p(target)
+InterpolatedLoss  -log( (1-λ) p_LM(target) + λ p(target) )       the paper's interpolated loss
+SoftTargetLoss    (1-s) · cross-entropy - s · Σ_v q(v) log p(v)   q: the neighbors' vote
 """
 
 import math

@@ -31,9 +31,7 @@ _ROWS = 512
 _COMMIT_ROWS = 1 << 14
 
 
-def soft_targets(
-    store: Entries, key: str, metric: Metric, k: int, tau: float, out: Path
-) -> Table:
+def soft_targets(store: Entries, key: str, metric: Metric, k: int, tau: float, out: Path) -> Table:
     """The soft targets of a datastore's entries, in order.
 
     Returns:
