@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from knnlm.evaluation import RetrievedNeighbor as RetrievedNeighbor
     from knnlm.evaluation import TunedSettings as TunedSettings
     from knnlm.experiments.demo import run_demo as run_demo
-    from knnlm.integrations.transformers import KNNLMForCausalLM as KNNLMForCausalLM
-    from knnlm.integrations.transformers import Sampling as Sampling
+    from knnlm.huggingface import KNNLMForCausalLM as KNNLMForCausalLM
+    from knnlm.huggingface import Sampling as Sampling
     from knnlm.models import LanguageModel as LanguageModel
     from knnlm.models import Preset as Preset
     from knnlm.models import load_model as load_model
@@ -63,7 +63,7 @@ _MODULES = {
     "knnlm.components": ("Component",),
     "knnlm.evaluation": ("ExplainedToken", "RetrievedNeighbor", "TunedSettings"),
     "knnlm.experiments.demo": ("run_demo",),
-    "knnlm.integrations.transformers": ("KNNLMForCausalLM", "Sampling"),
+    "knnlm.huggingface": ("KNNLMForCausalLM", "Sampling"),
     "knnlm.models": ("LanguageModel", "Preset", "load_model"),
     "knnlm.search": ("Neighbors", "Retrieval"),
     "knnlm.text": ("HubDataset", "PythonDocs"),

@@ -16,7 +16,7 @@ from knnlm.cli.main import run
 from knnlm.datastore.entries import Entries, open_entries
 from knnlm.errors import KnnlmError
 from knnlm.files import read_json, write_json
-from knnlm.integrations.transformers.model import KNNLMForCausalLM
+from knnlm.huggingface.model import KNNLMForCausalLM
 from knnlm.models.load import LanguageModel
 from knnlm.training.distillation import list_distilled, load_distilled
 from tests.search.conftest import built as built

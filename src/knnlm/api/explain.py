@@ -12,7 +12,7 @@ from knnlm.components.knn import log_weights
 from knnlm.datastore.entries import Entries
 from knnlm.evaluation.explanation import ExplainedToken, Passage, RetrievedNeighbor
 from knnlm.evaluation.mixing import mix
-from knnlm.integrations.transformers.model import KNNLMForCausalLM
+from knnlm.huggingface.model import KNNLMForCausalLM
 from knnlm.search.cache import cached_neighbors
 from knnlm.search.retrieval import Retrieval
 from knnlm.text.tokenizer import decode_continuation

@@ -19,8 +19,8 @@ from knnlm.evaluation.evaluate import evaluate
 from knnlm.evaluation.settings import TunedSettings, save_settings
 from knnlm.evaluation.tuning import tune_best, warn_of_few
 from knnlm.files import fingerprint
-from knnlm.integrations.transformers.generation import Generated, Sampling, generate
-from knnlm.integrations.transformers.model import KNNLMForCausalLM
+from knnlm.huggingface.generation import Generated, Sampling, generate
+from knnlm.huggingface.model import KNNLMForCausalLM
 from knnlm.models.load import LanguageModel
 from knnlm.progress import log
 from knnlm.search import defaults

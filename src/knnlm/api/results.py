@@ -8,7 +8,7 @@ from knnlm.evaluation.evaluate import Evaluation
 from knnlm.evaluation.explanation import ExplainedToken
 from knnlm.evaluation.settings import TunedSettings
 from knnlm.files import finite
-from knnlm.integrations.transformers.generation import Generated
+from knnlm.huggingface.generation import Generated
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -79,7 +79,7 @@ def generate(
     Example: knnlm generate store "The with statement" --compare
     """
     from knnlm.api import KNNLM
-    from knnlm.integrations.transformers.generation import Sampling
+    from knnlm.huggingface.generation import Sampling
 
     sampling = Sampling(
         max_new_tokens=max_new_tokens,

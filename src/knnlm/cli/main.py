@@ -112,8 +112,8 @@ def with_flags(message: str, arguments: list[str]) -> str:
     """An error of the library, which speaks of `parameters`, with the flags of the verb instead."""
     command: Any = typer.main.get_command(app)
     verb = next((word for word in arguments if word in command.commands), None)
-    flags = {} if verb is None else {p.name: p.opts[0] for p in command.commands[verb].params}
-    flags = {name: flag for name, flag in flags.items() if flag.startswith("-")}
+    options = [] if verb is None else command.commands[verb].params
+    flags: dict[str, str] = {o.name: o.opts[0] for o in options if o.opts[0].startswith("-")}
     return re.sub(r"`(\w+)`", lambda name: flags.get(name[1], name[1]), message)
 
 

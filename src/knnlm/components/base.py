@@ -170,7 +170,8 @@ class LearnedComponent(Component):
     def at_temperature(self, tau: float) -> Self:
         """The same component at another τ."""
         check_temperature(tau)
-        return dataclasses.replace(self, tau=tau)
+        changed: dict[str, Any] = {"tau": tau}
+        return dataclasses.replace(self, **changed)
 
     def to(self, device: torch.device) -> Self:
         """The same component with its tensors on `device`."""

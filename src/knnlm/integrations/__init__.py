@@ -1,4 +1,4 @@
-"""kNN-LMs inside other people's programs: transformers and lm-evaluation-harness.
+"""kNN-LMs inside other people's programs: lm-evaluation-harness.
 
-Each subpackage imports its library when it is imported itself, so that nobody pays for the others.
+Each module imports its library when it is imported itself, so that nobody pays for the others.
 """

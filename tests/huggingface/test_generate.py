@@ -13,7 +13,7 @@ from knnlm.text.local_files import Files
 from knnlm.text.tokenizer import encode_documents
 from knnlm.text.windows import cut_windows
 from tests.hidden_states import models
-from tests.integrations.making import (
+from tests.huggingface.making import (
     GREEDY,
     NEW,
     PROMPTS,

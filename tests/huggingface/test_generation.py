@@ -11,7 +11,7 @@ import knnlm
 from knnlm.api import Loaded
 from knnlm.cli.main import run
 from knnlm.errors import UsageError
-from knnlm.integrations.transformers.generation import Sampling, generate
+from knnlm.huggingface.generation import Sampling, generate
 from knnlm.text.tokenizer import encode_prompt
 
 

@@ -8,7 +8,7 @@ import pytest
 from knnlm.text.tokenizer import train_tokenizer
 from tests.conftest import prose
 from tests.hidden_states import models
-from tests.integrations.making import Made, knn_lm
+from tests.huggingface.making import Made, knn_lm
 
 
 @pytest.fixture(scope="session")

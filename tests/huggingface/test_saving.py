@@ -11,9 +11,9 @@ import torch
 import transformers
 
 from knnlm.errors import KnnlmError
-from knnlm.integrations.transformers import KNNLMForCausalLM
+from knnlm.huggingface import KNNLMForCausalLM
 from tests.hidden_states import models
-from tests.integrations.making import GREEDY, PROMPTS, Made, alone, greedy_by_hand, knn_lm
+from tests.huggingface.making import GREEDY, PROMPTS, Made, alone, greedy_by_hand, knn_lm
 
 
 @pytest.fixture(params=["gpt2", "opt", "llama", "gemma2", "falcon"])  # tied and untied heads

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from knnlm.errors import KnnlmError, UsageError
-from knnlm.integrations.transformers import KNNLMForCausalLM
+from knnlm.huggingface import KNNLMForCausalLM
 from tests.hidden_states import models
-from tests.integrations.making import Made, dense, knn_lm
+from tests.huggingface.making import Made, dense, knn_lm
 
 IDS = [0, 45, 67, 89, 120, 31, 88]
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 import transformers
 
-from tests.integrations.making import PROMPTS, Made, alone, dense
+from tests.huggingface.making import PROMPTS, Made, alone, dense
 
 
 def test_a_text_generation_pipeline(made: Made, tokenizer: Any) -> None:

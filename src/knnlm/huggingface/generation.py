@@ -12,7 +12,7 @@ import torch
 import transformers
 
 from knnlm.errors import UsageError
-from knnlm.integrations.transformers.model import KNNLMForCausalLM
+from knnlm.huggingface.model import KNNLMForCausalLM
 from knnlm.progress import log
 from knnlm.text.tokenizer import CONTEXT_TOKENS_KEPT, decode_continuation, encode_prompt
 

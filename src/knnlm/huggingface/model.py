@@ -26,7 +26,7 @@ from knnlm.errors import KnnlmError, UsageError
 from knnlm.evaluation.mixing import check_lambda, mix, mix_vocabulary
 from knnlm.evaluation.settings import TunedSettings
 from knnlm.hidden_states import StateReader, lm_logprobs
-from knnlm.integrations.transformers.config import KNNLMConfig
+from knnlm.huggingface.config import KNNLMConfig
 from knnlm.models.load import LanguageModel, model_fingerprint
 from knnlm.search.neighbors import Neighbors
 

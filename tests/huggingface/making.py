@@ -12,7 +12,7 @@ from knnlm import equation
 from knnlm.datastore.build import build_entries
 from knnlm.datastore.entries import Entries
 from knnlm.evaluation.tuning import TunedSettings
-from knnlm.integrations.transformers import KNNLMForCausalLM
+from knnlm.huggingface import KNNLMForCausalLM
 from knnlm.models.load import LanguageModel, model_fingerprint
 from knnlm.search.retrieval import Retrieval
 from knnlm.text.local_files import Files
