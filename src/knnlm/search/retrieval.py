@@ -66,7 +66,7 @@ class Retrieval:
 
     @property
     def search_name(self) -> str:
-        """ "exact" or the name of the index: for JSON, file names and people."""
+        """The name of the index, or "exact": for JSON, file names and people."""
         return self.index or EXACT
 
     def as_json(self) -> dict[str, Any]:
