@@ -13,7 +13,7 @@ from knnlm.evaluation.tuning import evaluate_component as evaluate_distilled
 from knnlm.models.load import LanguageModel
 from knnlm.resolve import the_model, the_store, the_substitute, the_validation
 from knnlm.text.documents import Split
-from knnlm.training.defaults import KIND, RATES
+from knnlm.training.defaults import KIND, LEARNING_RATES
 from knnlm.training.distillation import Distilled, load_distilled, tuned_on
 from knnlm.training.distillation import combine as combine_states
 from knnlm.training.distillation import distill as distill_states
@@ -61,7 +61,7 @@ def distill(
         )
     how = None
     if what.kind != "clusters" or epochs is not None:
-        rate = RATES[what.kind] if lr is None else lr
+        rate = LEARNING_RATES[what.kind] if lr is None else lr
         how = replace(DEFAULT_FIT, lr=rate, epochs=DEFAULT_FIT.epochs if epochs is None else epochs)
     lm = the_model(opened, model, device)
     valid = _validation(opened, text, dataset, embedded, lm, device)

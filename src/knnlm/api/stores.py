@@ -24,7 +24,7 @@ from knnlm.search.retrieval import Retrieval, Score
 from knnlm.similarity import checked_metric
 from knnlm.text.documents import Split
 from knnlm.text.portions import HeldOut
-from knnlm.training.language_model import Trained
+from knnlm.training.language_model import TrainingResult
 from knnlm.training.language_model import train as train_model
 
 
@@ -37,7 +37,7 @@ def train(
     valid: Text = None,
     preset: str | Preset = "demo",
     seed: int = 0,
-) -> Trained:
+) -> TrainingResult:
     """Train a base LM from scratch into `out`. Without a validation text, WikiText folders, data
     sets and the embedded text use their own; other texts hold out the last 5% of each document."""
     chosen = preset_named(preset) if isinstance(preset, str) else preset

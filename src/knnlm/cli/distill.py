@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from knnlm.cli.options import Dataset, Device, Json, Model, StorePath, Texts, UseEmbedded, show
-from knnlm.training.defaults import CLUSTERS_A_WORD, KIND, MOST_CLUSTERS, ROWS_A_CLUSTER, WIDTHS
+from knnlm.training.defaults import (
+    CLUSTERS_PER_TOKEN,
+    ENTRIES_PER_CLUSTER,
+    KIND,
+    MAX_CLUSTERS,
+    MLP_WIDTHS,
+)
 
 if TYPE_CHECKING:
     from knnlm.training.distillation import Distilled
@@ -21,8 +27,9 @@ Size = Annotated[
     int | None,
     typer.Option(
         "--size",
-        help=f"Clusters (the least of {CLUSTERS_A_WORD} a word, 1 for {ROWS_A_CLUSTER} rows, {MOST_CLUSTERS:,}), "
-        f"embeddings a word (1), softmaxes (2), or inner width of a network ({WIDTHS} × width).",
+        help=f"Clusters (the least of {CLUSTERS_PER_TOKEN} a word, 1 for {ENTRIES_PER_CLUSTER} "
+        f"rows, {MAX_CLUSTERS:,}), embeddings a word (1), softmaxes (2), or inner width of a "
+        f"network ({MLP_WIDTHS} × width).",
     ),
 ]
 Epochs = Annotated[

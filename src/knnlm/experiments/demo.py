@@ -46,7 +46,7 @@ from knnlm.text.portions import Excerpts
 from knnlm.text.python_docs import PythonDocs
 from knnlm.training.defaults import KIND
 from knnlm.training.distillation import distill
-from knnlm.training.language_model import Trained
+from knnlm.training.language_model import TrainingResult
 from knnlm.version import __version__
 
 
@@ -201,7 +201,7 @@ def _without_search(
 def _page(
     scale: str,
     size: Scale,
-    trained: Trained,
+    trained: TrainingResult,
     lm: LanguageModel,
     store: Entries,
     valid: Entries,
@@ -264,7 +264,7 @@ def _row(m: _Measured) -> Row:
 def _facts(
     scale: str,
     size: Scale,
-    trained: Trained,
+    trained: TrainingResult,
     store: Entries,
     valid: Entries,
     test: Entries,

@@ -1,26 +1,32 @@
-"""What is made of a store where nothing else is asked for: which kind, how large, and how fast it
+"""The component that is made of a datastore by default: which kind, how large, and how fast it
 learns.
 
-Light to import, since the command line's help says it too. Knows no store.
-"""
+Light to import, because the help of the command line says it too."""
 
 KIND = "clusters"
-"""Of the kinds that were measured it has the most of the neighbours' gain (docs/LOG.md)."""
-CLUSTERS_A_WORD, ROWS_A_CLUSTER, MOST_CLUSTERS = 2, 32, 8192
-"""Clusters: the least of these; k-means takes a time that grows with their square."""
-WIDTHS = 4
-"""Inner width of a network, in widths of a state."""
-RATES = {"embeddings": 1e-4, "softmaxes": 3e-5, "network": 3e-5, "clusters": 1e-4}
-"""Learning rates that were best on validation text for states of att ("Learning rates" in
-docs/results/laptop)."""
+"""Of the kinds that were measured it has the most of the neighbors' gain (docs/LOG.md)."""
+CLUSTERS_PER_TOKEN, ENTRIES_PER_CLUSTER, MAX_CLUSTERS = 2, 32, 8192
+"""Limits on the number of clusters, of which the lowest holds; the time of k-means grows with its
+square."""
+MLP_WIDTHS = 4
+"""Inner width of an MLP, in widths of a hidden state."""
+LEARNING_RATES = {"embeddings": 1e-4, "softmaxes": 3e-5, "network": 3e-5, "clusters": 1e-4}
+"""By kind: the best on validation text for att states ("Learning rates" in docs/results/laptop)."""
 
 
-def default_size(kind: str, rows: int, words: int, width: int) -> int:
-    """The size of a substitute for a store of so many rows, words and numbers in a state."""
-    clusters = min(CLUSTERS_A_WORD * words, rows // ROWS_A_CLUSTER, MOST_CLUSTERS)
+def default_size(kind: str, entries: int, vocab_size: int, width: int) -> int:
+    """The size of a component of that kind.
+
+    Args:
+        kind: The kind of component.
+        entries: Entries of the datastore.
+        vocab_size: Tokens in the vocabulary.
+        width: Numbers in a hidden state.
+    """
+    clusters = min(CLUSTERS_PER_TOKEN * vocab_size, entries // ENTRIES_PER_CLUSTER, MAX_CLUSTERS)
     return {
         "embeddings": 1,
         "softmaxes": 2,
-        "network": WIDTHS * width,
+        "network": MLP_WIDTHS * width,
         "clusters": max(1, clusters),
     }[kind]

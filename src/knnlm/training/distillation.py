@@ -73,7 +73,7 @@ def distill(
     about: dict[str, Any] = {
         "what": asdict(what),
         "taught": taught,
-        "how": how and asdict(how),
+        "how": how and how.settings(),
         "seed": seed,
         "store": store.fingerprint,
         "model": store.meta["model"]["fingerprint"],

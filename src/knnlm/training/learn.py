@@ -10,7 +10,6 @@ run: its states, and for the mixture its log p, are there already. Knows nothing
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -24,13 +23,15 @@ from knnlm.datastore.table import Column
 from knnlm.errors import KnnlmError
 from knnlm.evaluation.mixing import fit_lambda, mix
 from knnlm.files import fingerprint
-from knnlm.training.defaults import RATES
-from knnlm.training.entry_batches import Batch, RowBatches, in_memory
+from knnlm.training.defaults import LEARNING_RATES
+from knnlm.training.entry_batches import Batch, EntryBatches, in_memory
 from knnlm.training.fit import FitResult, FitSettings, fit
 from knnlm.training.initial import NOISE
 
 BATCH = 256
-DEFAULT_FIT = FitSettings(lr=RATES["embeddings"], epochs=3, looks=2, patience=3)
+DEFAULT_FIT = FitSettings(
+    lr=LEARNING_RATES["embeddings"], epochs=3, validations_per_epoch=2, patience=3
+)
 
 
 class Learnable(Protocol):
@@ -79,14 +80,14 @@ def learn(
     aim: Mixed | Soft | None = None,
     about: Mapping[str, Any],
 ) -> Learned:
-    """FitSettings the module to `store`, stopped by `valid`; found again in `out` if it was fitted before.
+    """Fit the module to `store`, stopped by `valid`; found again in `out` if it was fitted before.
 
     `about` says how the module began and what the aim was made of, so that nothing else is taken
     for it."""
     keys = module.component().keys
     columns = [store.key(key) for key in keys]
     batch = min(BATCH, store.count)
-    batches = RowBatches(columns, store.targets, batch, seed, more=_more(aim))
+    batches = EntryBatches(columns, store.targets, batch, seed, more=_more(aim))
     states = states_of(valid, keys)
     of = _objective(aim)
 
@@ -101,7 +102,7 @@ def learn(
             "store": store.fingerprint,
             "valid": valid.fingerprint,
             "about": dict(about),
-            "how": asdict(how),
+            "how": how.settings(),
             "seed": seed,
             "batch": batch,
             "noise": NOISE,
