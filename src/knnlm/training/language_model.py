@@ -190,7 +190,7 @@ def _run(
     try:
         return run_loop(task, schedule, out / RUN, recipe, unit=unit, on_validation=on_validation)
     except Diverged as error:
-        raise Diverged(f"{error} (preset)") from error
+        raise KnnlmError(f"{error} (preset)") from error
 
 
 def _kept(out: Path, step: int) -> Path:
