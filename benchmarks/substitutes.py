@@ -36,7 +36,7 @@ from knnlm.models.presets import new_model, preset_named
 from knnlm.text.portions import Excerpts
 from knnlm.text.python_docs import PythonDocsSplit
 from knnlm.text.tokenizer import joined_tokens, train_tokenizer
-from knnlm.training.entry_batches import RowBatches
+from knnlm.training.entry_batches import EntryBatches
 from knnlm.training.initial import ComponentSpec, begin
 from knnlm.training.learn import BATCH
 
@@ -58,7 +58,7 @@ class Head:
 def from_store(lm: LanguageModel, store: Entries, rows: int) -> float:
     """Rows a second of an epoch, reading and shuffling included."""
     began = time.perf_counter()
-    head, batches = Head(lm), RowBatches([store.key("att")], store.targets, rows, seed=0)
+    head, batches = Head(lm), EntryBatches([store.key("att")], store.targets, rows, seed=0)
     for step in range(batches.steps_per_epoch):
         batch = batches.at(step)
         head.update(batch.states, batch.targets)
@@ -67,7 +67,7 @@ def from_store(lm: LanguageModel, store: Entries, rows: int) -> float:
 
 def from_memory(lm: LanguageModel, store: Entries, rows: int, steps: int) -> float:
     """Rows a second of the same update on a batch that is there."""
-    head, batch = Head(lm), RowBatches([store.key("att")], store.targets, rows, seed=0).at(0)
+    head, batch = Head(lm), EntryBatches([store.key("att")], store.targets, rows, seed=0).at(0)
     began = time.perf_counter()
     for _ in range(steps):
         head.update(batch.states, batch.targets)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-import knnlm.training.fit as fit_module
+import knnlm.training.loop as loop_module
 from knnlm import api
 from knnlm.cli.main import run
 from knnlm.datastore.entries import Entries, open_entries
@@ -272,17 +272,17 @@ def test_neighbours_can_teach(lm: LanguageModel, texts: dict[str, Path], tmp_pat
 def test_an_interrupted_distillation_goes_on_and_another_request_begins_anew(
     store: Entries, lm: LanguageModel, texts: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, looks = fit_module._look, 0
+    real, validations = loop_module._validate, 0
 
     def dies(*given: object) -> object:
-        nonlocal looks
-        looks += 1
-        if looks == 3:
+        nonlocal validations
+        validations += 1
+        if validations == 3:
             raise KeyboardInterrupt
         return real(*given)  # type: ignore[arg-type]
 
     whole = api.distill(store, texts["valid"], model=lm, kind="embeddings", name="whole", **QUICK)  # type: ignore[arg-type]
-    monkeypatch.setattr(fit_module, "_look", dies)
+    monkeypatch.setattr(loop_module, "_validate", dies)
     with pytest.raises(KeyboardInterrupt):
         api.distill(store, texts["valid"], model=lm, kind="embeddings", name="cut", **QUICK)  # type: ignore[arg-type]
     assert list_distilled(store) == ["whole"]

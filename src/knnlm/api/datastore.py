@@ -26,7 +26,7 @@ from knnlm.search.neighbors import Neighbors
 from knnlm.similarity import checked_metric
 from knnlm.text.documents import Split
 from knnlm.text.naming import Text, open_text
-from knnlm.training.defaults import KIND, RATES
+from knnlm.training.defaults import KIND, LEARNING_RATES
 from knnlm.training.distillation import Distilled, DistillRequest
 from knnlm.training.distillation import combine as combine_components
 from knnlm.training.distillation import distill as distill_component
@@ -279,7 +279,7 @@ class Datastore:
             )
         fit = None
         if spec.kind != "clusters" or epochs is not None:
-            rate = RATES[spec.kind] if lr is None else lr
+            rate = LEARNING_RATES[spec.kind] if lr is None else lr
             fit = replace(DEFAULT_FIT, lr=rate, epochs=epochs or DEFAULT_FIT.epochs)
             if epochs is not None:
                 fit = replace(fit, epochs=epochs)

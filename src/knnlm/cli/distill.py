@@ -21,7 +21,7 @@ from knnlm.training.defaults import (
     ENTRIES_PER_CLUSTER,
     KIND,
     MLP_WIDTHS,
-    MOST_CLUSTERS,
+    MAX_CLUSTERS,
 )
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ Size = Annotated[
     typer.Option(
         "--size",
         help=f"Clusters (the least of {CLUSTERS_PER_TOKEN} for each vocabulary entry, 1 for "
-        f"{ENTRIES_PER_CLUSTER} entries, {MOST_CLUSTERS:,}), embeddings of a head for each "
+        f"{ENTRIES_PER_CLUSTER} entries, {MAX_CLUSTERS:,}), embeddings of a head for each "
         f"vocabulary entry (1), softmaxes (2), or inner width of an mlp ({MLP_WIDTHS} × width).",
     ),
 ]

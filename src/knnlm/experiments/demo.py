@@ -47,7 +47,7 @@ from knnlm.text.portions import Excerpts
 from knnlm.text.python_docs import PythonDocsSplit
 from knnlm.training.defaults import KIND
 from knnlm.training.distillation import distill
-from knnlm.training.language_model import Trained
+from knnlm.training.language_model import TrainingResult
 from knnlm.version import __version__
 
 
@@ -205,7 +205,7 @@ def _without_search(
 def _page(
     scale: str,
     size: Scale,
-    trained: Trained,
+    trained: TrainingResult,
     lm: LanguageModel,
     store: Entries,
     valid: Entries,
@@ -268,7 +268,7 @@ def _row(m: _Measured) -> Row:
 def _facts(
     scale: str,
     size: Scale,
-    trained: Trained,
+    trained: TrainingResult,
     store: Entries,
     valid: Entries,
     test: Entries,

@@ -27,9 +27,10 @@ from knnlm.paper.scales import Scale
 from knnlm.paper.workshop import Workshop
 from knnlm.training import learn as learning
 from knnlm.training.clustering import POINTS, ROUNDS, cluster
-from knnlm.training.fit import Diverged, FitResult
+from knnlm.training.fit import FitResult
 from knnlm.training.initial import NOISE, ComponentSpec, begin, initial_clusters, rows_for_words
 from knnlm.training.learn import BATCH, DEFAULT_FIT, Mixed, Soft
+from knnlm.training.loop import Diverged
 from knnlm.training.soft_targets import KEPT
 
 _FURTHER, _STEP = 2, 3.0
@@ -199,7 +200,7 @@ def made_with(scale: Scale) -> str:
         {
             "rates": points.rates,
             "epochs": points.epochs,
-            "looks": DEFAULT_FIT.looks,
+            "looks": DEFAULT_FIT.validations_per_epoch,
             "patience": DEFAULT_FIT.patience,
             "batch": BATCH,
             "noise": NOISE,

@@ -68,9 +68,9 @@ class SoftLabels:
         """What neighbours say, made if it is not there."""
         return None if self.neighbours is None else self.neighbours.table()
 
-    def loss(self, logits: torch.Tensor, places: NDArray[np.int64]) -> torch.Tensor:
-        """Mean cross-entropy of logits (B, T, V) with the labels of the tokens at these places."""
-        rows = self.rows[places].ravel()
+    def loss(self, logits: torch.Tensor, positions: NDArray[np.int64]) -> torch.Tensor:
+        """Mean cross-entropy of logits (B, T, V) with the labels of the tokens at `positions`."""
+        rows = self.rows[positions].ravel()
         known = rows >= 0
         labels = self.labels(rows[known]).to(logits.device)
         learned = logits.flatten(0, 1)[torch.from_numpy(known)].log_softmax(1)

@@ -136,7 +136,7 @@ class Workshop:
                 lm.preset,
                 path,
                 seed=lm.seed,
-                begin=begin,
+                initial_model=begin,
                 teacher=teacher,
             )
         finally:

@@ -97,7 +97,7 @@ class DistillRequest:
         fields: dict[str, Any] = {
             "spec": asdict(self.spec),
             "soft_targets": self.soft_targets,
-            "fit": None if self.fit is None else asdict(self.fit),
+            "fit": None if self.fit is None else self.fit.settings(),
             "seed": self.seed,
         }
         if self.soft_targets:

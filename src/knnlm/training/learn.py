@@ -7,7 +7,6 @@ run: its hidden states, and for the mixture its log p, are stored already.
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,14 +16,14 @@ from knnlm.components.base import LearnedComponent, QueryArrays
 from knnlm.datastore.entries import Entries
 from knnlm.evaluation.mixing import fit_lambda, mix
 from knnlm.files import fingerprint
-from knnlm.training.defaults import RATES
-from knnlm.training.entry_batches import RowBatches
+from knnlm.training.defaults import LEARNING_RATES
+from knnlm.training.entry_batches import EntryBatches
 from knnlm.training.fit import FitResult, FitSettings, fit
 from knnlm.training.initial import NOISE, LearnableModule
 from knnlm.training.objectives import CrossEntropy, Objective
 
 BATCH = 256
-DEFAULT_FIT = FitSettings(lr=RATES["head"], epochs=3, looks=2, patience=3)
+DEFAULT_FIT = FitSettings(lr=LEARNING_RATES["head"], epochs=3, validations_per_epoch=2, patience=3)
 
 
 class Learned(NamedTuple):
@@ -62,7 +61,7 @@ def learn(
     keys = module.component().keys
     batch = min(BATCH, store.count)
     columns = [store.key(key) for key in keys]
-    batches = RowBatches(columns, store.targets, batch, seed, more=objective.columns())
+    batches = EntryBatches(columns, store.targets, batch, seed, more=objective.columns())
     queries = QueryArrays(valid.states(keys), valid.targets)
 
     def validate() -> float:
@@ -76,7 +75,7 @@ def learn(
             "store": store.fingerprint,
             "valid": valid.fingerprint,
             "about": dict(about),
-            "how": asdict(settings),
+            "how": settings.settings(),
             "seed": seed,
             "batch": batch,
             "noise": NOISE,
