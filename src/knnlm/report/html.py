@@ -144,9 +144,11 @@ def _arranged(blocks: Iterable[Block], prefixes: Iterator[str]) -> list[_Arrange
         if isinstance(block, TokenView):
             arranged.append(_Reader(block.tokens, next(prefixes)))
         elif isinstance(block, Figure) and block.half_width:
-            if not arranged or not isinstance(arranged[-1], _Figures):
-                arranged.append(_Figures([]))
-            arranged[-1].figures.append(block)
+            last = arranged[-1] if arranged else None
+            if isinstance(last, _Figures):
+                last.figures.append(block)
+            else:
+                arranged.append(_Figures([block]))
         else:
             arranged.append(block)
     return arranged
@@ -205,5 +207,6 @@ def _tooltip(token: ExplainedToken, neighbors: int) -> str:
     for neighbor in tokens.strongest(token)[:neighbors]:
         context = tokens.neighbor_context(neighbor, 60)
         text = f"{context}⟦{formats.visible(neighbor.token)}⟧"
-        lines.append(f"{formats.percent(neighbor.weight)}  {text}  ({neighbor.document})")
+        source = formats.visible(neighbor.document)
+        lines.append(f"{formats.percent(neighbor.weight)}  {text}  ({source})")
     return "\n".join(lines)

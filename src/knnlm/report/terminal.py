@@ -29,15 +29,12 @@ _TONES: dict[Tone, str] = {"": "", "good": "bold green", "bad": "bold red", "ope
 
 
 def render(document: Document) -> Group:
-    """The whole document, to be printed by a rich `Console`."""
+    """The whole document, to be printed by a rich `Console`; figures are only named."""
     parts: list[RenderableType] = [_text(document.title, "bold")]
     parts += [Text(""), _text(document.headline, "bold green")] if document.headline else []
-    for block in document.introduction:
-        parts += [Text(""), _block(block)]
+    parts += _blocks(document.introduction)
     for section in document.sections:
-        parts += [Text(""), _text(section.title, "bold underline")]
-        for block in section.blocks:
-            parts += [Text(""), _block(block)]
+        parts += [Text(""), _text(section.title, "bold underline"), *_blocks(section.blocks)]
     return Group(*parts)
 
 
@@ -72,6 +69,12 @@ def table(content: Table, title: str = "") -> RichTable:
         mark = [Text("▸" if best else " ")] if content.best is not None else []
         result.add_row(*mark, *cells, style="bold green" if best else None)
     return result
+
+
+def _blocks(blocks: tuple[Block, ...]) -> list[RenderableType]:
+    """Blocks with an empty line before each; folded lists are left out."""
+    shown = [b for b in blocks if not (isinstance(b, DefinitionList) and b.folded)]
+    return [part for block in shown for part in (Text(""), _block(block))]
 
 
 def _block(block: Block) -> RenderableType:
