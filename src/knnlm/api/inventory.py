@@ -73,9 +73,12 @@ class DatastoreInfo:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        from knnlm.report.html import lines_fragment
+        from knnlm.report.document import text_table
+        from knnlm.report.html import table_fragment
 
-        return lines_fragment(str(self))
+        lines = [line.strip().partition(" ") for line in str(self).splitlines()]
+        rows = tuple((name, rest.strip()) for name, _, rest in lines)
+        return table_fragment(text_table(("datastore", ""), rows))
 
 
 @dataclass(frozen=True)

@@ -58,9 +58,11 @@ class Explanation:
         return len(self.tokens)
 
     def __str__(self) -> str:
-        from knnlm.report.explained import explanation_lines
+        from knnlm.report.explained import lines
 
-        return "\n".join(explanation_lines(self.tokens, self.settings))
+        settings = self.settings
+        name = None if settings.retrieval is not None else settings.component
+        return "\n".join(lines(self.tokens, settings.lam, name))
 
     def _repr_html_(self) -> str:
         from knnlm.report.html import explanation_fragment

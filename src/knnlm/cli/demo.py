@@ -27,12 +27,13 @@ def demo(
     from knnlm.cli.options import show
     from knnlm.experiments.demo import as_json
     from knnlm.experiments.demo import demo as run
-    from knnlm.report.terminal import summary, table
+    from knnlm.report.demo import results_table, summary
+    from knnlm.report.terminal import table
 
     found = run(out, scale)
     if json:
         show(True, as_json(found), [])
         return
-    Console().print(table(found.page))
+    Console().print(table(results_table(found.page), found.page.title))
     lines = [summary(found.page), "", f"Page: {found.report.resolve()}", "", "What to try next:"]
     show(False, {}, lines + [f"  {command}" for command in found.page.commands])

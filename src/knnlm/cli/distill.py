@@ -20,8 +20,8 @@ from knnlm.training.defaults import (
     CLUSTERS_PER_TOKEN,
     ENTRIES_PER_CLUSTER,
     KIND,
-    MLP_WIDTHS,
     MAX_CLUSTERS,
+    MLP_WIDTHS,
 )
 
 if TYPE_CHECKING:

@@ -35,8 +35,9 @@ from knnlm.hidden_states import KEYS
 from knnlm.models.load import LanguageModel, load_model
 from knnlm.models.presets import DEMO, SMOKE, Preset
 from knnlm.progress import log
-from knnlm.report.content import Curve, Page, Row
-from knnlm.report.page import render
+from knnlm.report import html
+from knnlm.report.demo import document
+from knnlm.report.results import ConditionResult, Curve, DemoResults
 from knnlm.resolve import the_substitute
 from knnlm.search import defaults
 from knnlm.search.index import open_index
@@ -81,7 +82,7 @@ class Demo(NamedTuple):
     """What the demo found (each row with the fields of `knnlm eval --json`) and where its page is;
     `distilled` is what clusters of the store do without a search."""
 
-    page: Page
+    page: DemoResults
     report: Path
     rows: list[dict[str, Any]]
     distilled: dict[str, Any]
@@ -116,7 +117,7 @@ def demo(
         clusters = _without_search(store, valid, test, lm)
         page = _page(scale, size, trained, lm, store, valid, test, measured, clusters, str(out))
         report = folder / "report.html"
-        write_bytes(report, render(page).encode())
+        write_bytes(report, html.render(document(page)).encode())
     return Demo(
         page, report, [_fields(m) for m in measured], _named_lambda(finite(clusters._asdict()))
     )
@@ -213,16 +214,16 @@ def _page(
     measured: list[_Measured],
     clusters: Evaluation,
     out: str,
-) -> Page:
+) -> DemoResults:
     best = min(measured, key=lambda m: m.tuned.interp_ppl)
     curves = [_curves(store, valid, m.tuned) for m in measured]
     text = passage(store, test, best.tuned, lm.tokenizer)
-    return Page(
-        title="knnlm demo: a language model and its nearest neighbours on Python's own documentation",
-        rows=tuple(_row(m) for m in measured),
+    return DemoResults(
+        title="knnlm demo: a language model with nearest neighbors, on Python's own documentation",
+        conditions=tuple(_row(m) for m in measured),
         tokens=test.count,
         words=test.words,
-        store_rows=store.count,
+        entries=store.count,
         temperature_curves=tuple(tau for tau, _ in curves),
         lambda_curves=tuple(lam for _, lam in curves),
         passage=text,
@@ -250,14 +251,16 @@ def _curves(store: Entries, valid: Entries, tuned: TunedSettings) -> tuple[Curve
     )
 
 
-def _row(m: _Measured) -> Row:
+def _row(m: _Measured) -> ConditionResult:
     what, e = m.tuned.retrieval, m.evaluation
-    same = {name: getattr(e, name) for name in Row._fields if name in Evaluation._fields}
+    same = {
+        name: getattr(e, name) for name in ConditionResult._fields if name in Evaluation._fields
+    }
     same["ratio_ci95"] = e.ratio_ci95 or (math.nan, math.nan)
-    return Row(
+    return ConditionResult(
         key=what.key,
         metric=what.metric,
-        mask=m.mask,
+        search=m.mask,
         score=what.score,
         valid_ppl=m.tuned.interp_ppl,
         seconds=m.seconds,

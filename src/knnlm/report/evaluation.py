@@ -1,8 +1,9 @@
-"""An evaluation for people: the lines of `knnlm eval`."""
+"""An evaluation for people: the lines of `knnlm eval`, and a table for notebooks."""
 
 from knnlm.evaluation.evaluate import Evaluation
 from knnlm.evaluation.settings import TunedSettings
 from knnlm.report import formats
+from knnlm.report.document import Cell, Column, Table
 
 
 def evaluation_lines(evaluation: Evaluation, settings: TunedSettings) -> list[str]:
@@ -49,3 +50,29 @@ def setting_line(evaluation: Evaluation, settings: TunedSettings) -> str:
         f"{retrieval.key} {retrieval.metric}, {search}, {retrieval.score} scores, "
         f"k {retrieval.k}, {knobs}{spread}"
     )
+
+
+def evaluation_table(evaluation: Evaluation, settings: TunedSettings) -> Table:
+    """Perplexities of the LM alone, the mixture, the oracle and the component alone."""
+    e = evaluation
+    interval = "" if e.ratio_ci95 is None else formats.change_interval(*e.ratio_ci95)
+    name = "kNN" if settings.retrieval is not None else settings.component
+    rows = (
+        ("base LM", e.base_ppl, e.base_word_ppl, Cell("")),
+        (f"with {name}", e.interp_ppl, e.interp_word_ppl, Cell(formats.change(e.ratio), interval)),
+        ("oracle", e.oracle_ppl, e.oracle_word_ppl, Cell("")),
+    )
+    cells = tuple(
+        (Cell(who), Cell(formats.perplexity(token)), Cell(formats.perplexity(word)), change)
+        for who, token, word, change in rows
+    )
+    columns = tuple(
+        Column(name, kind)
+        for name, kind in (
+            ("", "sentence"),
+            ("perplexity per token", "number"),
+            ("per word", "number"),
+            ("change (95 % interval)", "number"),
+        )
+    )
+    return Table(columns, cells, f"{setting_line(e, settings)}; {e.tokens:,} tokens", best=1)

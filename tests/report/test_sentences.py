@@ -4,16 +4,17 @@ from dataclasses import replace
 import pytest
 
 from knnlm.evaluation.explanation import ExplainedToken
-from knnlm.report import formats, words
-from knnlm.report.content import Curve, Page, Row
+from knnlm.report import formats, sentences
+from knnlm.report.results import ConditionResult, Curve, DemoResults
+from knnlm.report.tokens import token_text
 
 from . import sample
 
 NB = formats.NBSP
 
 
-def of(row: Row) -> Page:
-    return replace(sample.page(), rows=(row,))
+def of(condition: ConditionResult) -> DemoResults:
+    return replace(sample.results(), conditions=(condition,))
 
 
 @pytest.mark.parametrize(
@@ -29,30 +30,39 @@ def of(row: Row) -> Page:
 def test_the_headline_claims_no_more_than_the_interval(
     interval: tuple[float, float], wanted: str
 ) -> None:
-    assert wanted in words.headline(of(sample.row()._replace(ratio_ci95=interval)))
+    assert wanted in sentences.headline(of(sample.condition()._replace(ratio_ci95=interval)))
 
 
 def test_the_headline_in_full() -> None:
-    row = sample.row()._replace(base_ppl=40.0, interp_ppl=34.0, ratio_ci95=(0.842, 0.858))
-    assert words.headline(of(row)) == (
+    condition = sample.condition()._replace(
+        base_ppl=40.0, interp_ppl=34.0, ratio_ci95=(0.842, 0.858)
+    )
+    assert sentences.headline(of(condition)) == (
         "Retrieval lowered perplexity on unseen text from 40.00 to 34.00 "
         f"(−15.0{NB}%, 95{NB}% interval −15.8 to −14.2{NB}%)."
     )
 
 
-def test_the_first_of_equal_rows_is_best() -> None:
-    rows = (sample.row(interp=35.0), sample.row("ffn", interp=30.0), sample.row("x", interp=30.0))
-    assert words.best(replace(sample.page(), rows=rows)) == 1
+def test_the_first_of_equal_conditions_is_best() -> None:
+    conditions = (
+        sample.condition(interp=35.0),
+        sample.condition("ffn", interp=30.0),
+        sample.condition("x", interp=30.0),
+    )
+    assert sentences.best_condition(replace(sample.results(), conditions=conditions)) == 1
 
 
 def test_approximate_search_says_which_scores() -> None:
-    assert words.setting(sample.row(mask="IVF")) == "key att, metric l2, IVF search, index scores"
+    assert (
+        sentences.describe(sample.condition(search="IVF"))
+        == "key att, metric l2, IVF search, index scores"
+    )
 
 
 def test_the_base_level_is_the_curve_at_lambda_zero() -> None:
     curves = (Curve("a", (0.1, 0.2), (9.0, 8.0), None), Curve("b", (0.0, 0.5), (11.5, 9.0), None))
-    assert words.base_level(replace(sample.page(), lambda_curves=curves)) == 11.5
-    assert words.base_level(replace(sample.page(), lambda_curves=curves[:1])) is None
+    assert sentences.base_level(replace(sample.results(), lambda_curves=curves)) == 11.5
+    assert sentences.base_level(replace(sample.results(), lambda_curves=curves[:1])) is None
 
 
 def test_lowest_names_the_lowest_curve() -> None:
@@ -61,14 +71,14 @@ def test_lowest_names_the_lowest_curve() -> None:
         Curve("b", (2.0,), (8.0,), (2.0, 8.0)),
         Curve("c", (2.0,), (7.0,), None),
     )
-    assert words.lowest(curves, "τ") == f"Lowest: b, 8.00 at τ{NB}={NB}2."
-    assert words.lowest(curves[2:], "τ") == ""
+    assert sentences.lowest(curves, "τ") == f"Lowest: b, 8.00 at τ{NB}={NB}2."
+    assert sentences.lowest(curves[2:], "τ") == ""
 
 
 def test_token_numbers() -> None:
     token = ExplainedToken("x", math.log(0.1), -math.inf, math.log(0.05), ())
-    assert words.token_text(token) == (
-        "language model 0.1 · neighbours 0 · mixed 0.05 · gain −0.69 nats (×0.5)"
+    assert token_text(token) == (
+        "language model 0.1 · neighbors 0 · mixed 0.05 · gain −0.69 nats (×0.5)"
     )
 
 
@@ -124,7 +134,7 @@ def test_durations() -> None:
     assert formats.duration(150) == f"2.5{NB}min"
 
 
-def test_the_best_row_is_chosen_on_validation_not_on_the_reported_text() -> None:
-    flattered = sample.row(interp=30.0)._replace(valid_ppl=36.0)
-    chosen = sample.row("ffn", interp=31.0)._replace(valid_ppl=35.0)
-    assert words.best(replace(sample.page(), rows=(flattered, chosen))) == 1
+def test_the_best_condition_is_chosen_on_validation_not_on_the_reported_text() -> None:
+    flattered = sample.condition(interp=30.0)._replace(valid_ppl=36.0)
+    chosen = sample.condition("ffn", interp=31.0)._replace(valid_ppl=35.0)
+    assert sentences.best_condition(replace(sample.results(), conditions=(flattered, chosen))) == 1

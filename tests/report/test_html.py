@@ -5,23 +5,28 @@ import re
 from dataclasses import replace
 
 from knnlm.evaluation.explanation import ExplainedToken, Passage
-from knnlm.report import words
-from knnlm.report.content import Page, Row
-from knnlm.report.page import render
+from knnlm.report import html
+from knnlm.report.demo import document
+from knnlm.report.results import ConditionResult, DemoResults
+from knnlm.report.tokens import gain, token_text
 
 from . import sample
 from .reading import panel_data, read
 
 
+def render(results: DemoResults) -> str:
+    return html.render(document(results))
+
+
 def test_the_page_is_well_formed_and_the_same_each_time() -> None:
-    first = render(sample.page())
-    assert first == render(sample.page())
+    first = render(sample.results())
+    assert first == render(sample.results())
     assert first.startswith("<!doctype html>")
     read(first)
 
 
 def test_hostile_text_stays_text_everywhere() -> None:
-    made = render(sample.hostile_page())
+    made = render(sample.hostile_results())
     reader = read(made)
     # ours, the data block, and nothing that came with the text
     assert [a.get("type", "") for a in reader.tagged("script")] == ["application/json", ""]
@@ -31,12 +36,12 @@ def test_hostile_text_stays_text_everywhere() -> None:
     assert reader.all_text().count(sample.HOSTILE) >= 10
     block = made.partition('id="passage-data">')[2].partition("</script>")[0]
     assert not set("<>&") & set(block)  # nothing in it can open or close markup
-    hit = panel_data(made)["tokens"][0]["hits"][0]
-    assert (hit["before"], hit["token"], hit["document"]) == (sample.HOSTILE,) * 3
+    neighbor = panel_data(made)["tokens"][0]["neighbors"][0]
+    assert (neighbor["before"], neighbor["token"], neighbor["document"]) == (sample.HOSTILE,) * 3
 
 
 def test_nothing_is_loaded_from_elsewhere() -> None:
-    made = render(sample.page())
+    made = render(sample.results())
     reader = read(made)
     for _, attributes in reader.elements:
         for name in ("src", "href", "xlink:href", "srcset", "action", "data"):
@@ -48,7 +53,7 @@ def test_nothing_is_loaded_from_elsewhere() -> None:
 
 
 def test_the_policy_allows_exactly_our_script() -> None:
-    made = render(sample.page())
+    made = render(sample.results())
     policy = read(made).having(**{"http-equiv": "Content-Security-Policy"})[0]["content"]
     script = made.rpartition("<script>")[2].partition("</script>")[0]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -58,7 +63,7 @@ def test_the_policy_allows_exactly_our_script() -> None:
 
 
 def test_ids_are_unique_and_references_resolve() -> None:
-    reader = read(render(sample.page()))
+    reader = read(render(sample.results()))
     ids = [a["id"] for _, a in reader.elements if "id" in a]
     assert len(ids) == len(set(ids))
     assert len(reader.having(role="img")) == 2
@@ -70,28 +75,32 @@ def test_ids_are_unique_and_references_resolve() -> None:
             assert attributes["href"][1:] in ids
 
 
-def test_the_headline_is_the_best_row_and_that_row_is_marked() -> None:
-    rows = (sample.row(interp=36.0), sample.row("ffn", interp=30.11), sample.row(interp=33.0))
-    made = render(replace(sample.page(), rows=rows))
+def test_the_headline_is_the_best_condition_and_its_row_is_marked() -> None:
+    conditions = (
+        sample.condition(interp=36.0),
+        sample.condition("ffn", interp=30.11),
+        sample.condition(interp=33.0),
+    )
+    made = render(replace(sample.results(), conditions=conditions))
     headline = re.search(r"<h1>(.*?)</h1>", made)
     assert headline
     assert "from 41.27 to 30.11" in headline[1]
     assert "−27.0\N{NO-BREAK SPACE}%" in headline[1]
-    assert made.count("<tr class=best>") == 1
-    marked = made.partition("<tr class=best>")[2].partition("</tr>")[0]
+    assert made.count('<tr class="best">') == 1
+    marked = made.partition('<tr class="best">')[2].partition("</tr>")[0]
     assert ">ffn" in marked
     assert "30.11" in marked
 
 
 def test_an_infinite_perplexity_is_a_sign_with_its_coverage() -> None:
-    made = render(sample.page())
+    made = render(sample.results())
     assert "∞<small>covers 81.3\N{NO-BREAK SPACE}%</small>" in made
     text = read(made).all_text()
     assert not re.search(r"\b(inf|nan)\b", text)
 
 
 def test_every_column_is_explained_and_every_row_is_full() -> None:
-    made = render(sample.page())
+    made = render(sample.results())
     titles = [a["title"] for a in read(made).tagged("abbr")]
     assert len(titles) >= 15
     assert all(titles)
@@ -103,8 +112,8 @@ def test_every_column_is_explained_and_every_row_is_full() -> None:
     assert sum(map(int, re.findall(r'colspan="(\d+)"', groups))) == len(titles)
 
 
-def test_light_and_dark_and_print_define_the_same_colours() -> None:
-    css = "".join(read(render(sample.page())).raw)
+def test_light_and_dark_and_print_define_the_same_colors() -> None:
+    css = "".join(read(render(sample.results())).raw)
     light, _, rest = css.partition("@media (prefers-color-scheme: dark)")
     dark = rest.partition("}\n}")[0]
     printed = rest.partition("@media print")[2].partition("}")[0]
@@ -116,60 +125,60 @@ def test_light_and_dark_and_print_define_the_same_colours() -> None:
 
 
 def test_tokens_can_be_focused_and_speak_without_the_script() -> None:
-    page = sample.page()
-    assert page.passage
+    results = sample.results()
+    assert results.passage
     tokens = [
-        a for a in read(render(page)).tagged("span") if re.fullmatch(r"t\d+", a.get("id", ""))
+        a for a in read(render(results)).tagged("span") if re.fullmatch(r"t\d+", a.get("id", ""))
     ]
-    assert len(tokens) == len(page.passage.tokens)
+    assert len(tokens) == len(results.passage.tokens)
     assert all(a["tabindex"] == "0" for a in tokens)
-    assert tokens[0]["title"] == words.token_text(page.passage.tokens[0])
+    assert tokens[0]["title"] == token_text(results.passage.tokens[0])
 
 
 def test_the_passage_keeps_its_white_space() -> None:
-    page = sample.page()
-    assert page.passage
-    made = render(page)
-    inner = made.partition('id="passage" role="group"')[2].partition("</div>")[0]
+    results = sample.results()
+    assert results.passage
+    made = render(results)
+    inner = made.partition('id="passage" dir="auto" role="group"')[2].partition("</div>")[0]
     text = read(f"<div {inner}</div>").all_text()
-    assert text == "".join(token.text for token in page.passage.tokens)
+    assert text == "".join(token.text for token in results.passage.tokens)
     assert "\n    " in text
 
 
-def test_colour_follows_the_gain_and_is_clipped() -> None:
-    def token(gain: float) -> ExplainedToken:
-        return ExplainedToken("x", -5.0, -math.inf, -5.0 + gain, ())
+def test_color_follows_the_gain_and_is_clipped() -> None:
+    def token(nats: float) -> ExplainedToken:
+        return ExplainedToken("x", -5.0, -math.inf, -5.0 + nats, ())
 
     gains = (5.0, 1.0, 0.0, -0.5)
-    passage = Passage("d", "s", tuple(token(gain) for gain in gains))
-    reader = read(render(replace(sample.page(), passage=passage)))
-    found = [reader.having(id=f"t{place}")[0] for place in range(4)]
-    assert [a["class"] for a in found] == ["token up", "token up", "token same", "token down"]
-    assert [a["style"] for a in found] == [
+    passage = Passage("d", "s", tuple(token(nats) for nats in gains))
+    reader = read(render(replace(sample.results(), passage=passage)))
+    spans = [reader.having(id=f"t{index}")[0] for index in range(4)]
+    assert [a["class"] for a in spans] == ["token up", "token up", "token same", "token down"]
+    assert [a["style"] for a in spans] == [
         f"--gain:{g}" for g in ("1.000", "0.500", "0.000", "0.250")
     ]
 
 
-def test_the_panel_opens_at_the_largest_gain_with_the_strongest_hit_first() -> None:
-    page = sample.page()
-    assert page.passage
-    tokens = page.passage.tokens
-    data = panel_data(render(page))
+def test_the_panel_opens_at_the_largest_gain_with_the_strongest_neighbor_first() -> None:
+    results = sample.results()
+    assert results.passage
+    tokens = results.passage.tokens
+    data = panel_data(render(results))
     assert len(data["tokens"]) == len(tokens)
-    largest = max(range(len(tokens)), key=lambda place: words.gain(tokens[place]))
+    largest = max(range(len(tokens)), key=lambda index: gain(tokens[index]))
     assert data["start"] == largest
     for one, token in zip(data["tokens"], tokens, strict=True):
-        shares = [hit["share"] for hit in one["hits"]]
+        shares = [neighbor["share"] for neighbor in one["neighbors"]]
         assert shares == sorted(shares, reverse=True)
         assert len(shares) == len(token.neighbors)
-    zero = next(place for place, t in enumerate(tokens) if t.component_logprob == -math.inf)
+    zero = next(index for index, t in enumerate(tokens) if t.component_logprob == -math.inf)
     assert data["tokens"][zero]["parts"][1] == {"of": "kNN", "text": "0", "share": 0.0}
 
 
 def test_impossible_tokens_do_not_break_the_page() -> None:
     impossible = ExplainedToken("x", -math.inf, -math.inf, -math.inf, ())
     rescued = ExplainedToken("y", -math.inf, -0.1, -1.4, ())
-    made = render(replace(sample.page(), passage=Passage("d", "s", (impossible, rescued))))
+    made = render(replace(sample.results(), passage=Passage("d", "s", (impossible, rescued))))
     reader = read(made)
     assert reader.having(id="t0")[0]["class"] == "token same"
     assert reader.having(id="t0")[0]["style"] == "--gain:0.000"
@@ -178,9 +187,9 @@ def test_impossible_tokens_do_not_break_the_page() -> None:
 
 
 def test_a_page_with_little_on_it() -> None:
-    empty = Page("t", (), 0, 0, 0, (), (), None, (), (), "knnlm demo")
+    empty = DemoResults("t", (), 0, 0, 0, (), (), None, (), (), "knnlm demo")
     text = read(render(empty)).all_text()
-    assert "No retrieval setting was measured." in text
+    assert "No retrieval condition was measured." in text
     assert "knnlm demo" in text
     assert "Token by token" not in text
     bare = replace(empty, passage=Passage("a.txt", "att", ()))
@@ -188,15 +197,15 @@ def test_a_page_with_little_on_it() -> None:
 
 
 def test_facts_and_commands_are_shown() -> None:
-    page = sample.page()
-    text = read(render(page)).all_text()
-    for shown in (*page.commands, page.command, *(part for fact in page.facts for part in fact)):
+    results = sample.results()
+    text = read(render(results)).all_text()
+    facts = [part for fact in results.facts for part in fact]
+    for shown in (*results.commands, results.command, *facts):
         assert shown in text
 
 
 def test_numbers_that_were_not_measured_are_a_dash() -> None:
-    row: Row = sample.row()._replace(recall=math.nan, oracle_ppl=math.nan)
-    body = (
-        render(replace(sample.page(), rows=(row,))).partition("<tbody>")[2].partition("</tbody>")[0]
-    )
+    row: ConditionResult = sample.condition()._replace(recall=math.nan, oracle_ppl=math.nan)
+    made = render(replace(sample.results(), conditions=(row,)))
+    body = made.partition("<tbody>")[2].partition("</tbody>")[0]
     assert body.count(">–</td>") == 2
