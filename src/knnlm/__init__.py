@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from knnlm.text import HubDataset as HubDataset
     from knnlm.text import PythonDocs as PythonDocs
     from knnlm.training.distillation import Distilled as Distilled
-    from knnlm.training.language_model import Trained as Trained
+    from knnlm.training.language_model import TrainingResult as TrainingResult
 
 _MODULES = {
     "knnlm.api": (
@@ -68,7 +68,7 @@ _MODULES = {
     "knnlm.search": ("Neighbors", "Retrieval"),
     "knnlm.text": ("HubDataset", "PythonDocs"),
     "knnlm.training.distillation": ("Distilled",),
-    "knnlm.training.language_model": ("Trained",),
+    "knnlm.training.language_model": ("TrainingResult",),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -6,7 +6,7 @@ from knnlm.models.presets import Preset, preset_named
 from knnlm.text.documents import Source
 from knnlm.text.naming import Text, open_text
 from knnlm.text.portions import HeldOut
-from knnlm.training.language_model import Trained
+from knnlm.training.language_model import TrainingResult
 from knnlm.training.language_model import train as train_model
 
 
@@ -17,7 +17,7 @@ def train(
     valid: Text | None = None,
     preset: str | Preset = "demo",
     seed: int = 0,
-) -> Trained:
+) -> TrainingResult:
     """Train a tokenizer and a base LM from scratch; an interrupted run resumes.
 
     Args:

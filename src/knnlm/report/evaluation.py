@@ -66,13 +66,10 @@ def evaluation_table(evaluation: Evaluation, settings: TunedSettings) -> Table:
         (Cell(who), Cell(formats.perplexity(token)), Cell(formats.perplexity(word)), change)
         for who, token, word, change in rows
     )
-    columns = tuple(
-        Column(name, kind)
-        for name, kind in (
-            ("", "sentence"),
-            ("perplexity per token", "number"),
-            ("per word", "number"),
-            ("change (95 % interval)", "number"),
-        )
+    columns = (
+        Column("", "sentence"),
+        Column("perplexity per token", "number"),
+        Column("per word", "number"),
+        Column("change (95 % interval)", "number"),
     )
     return Table(columns, cells, f"{setting_line(e, settings)}; {e.tokens:,} tokens", best=1)
