@@ -32,8 +32,8 @@ from knnlm.training.loop import BEST, LAST, BarUnit, Diverged, Schedule, Task, r
 from knnlm.training.token_batches import TokenBatches, validation_windows
 
 RECORD, RUN, CHECKPOINTS = "training.json", "training", "checkpoints"
-CLIP = 1.0
-VALIDATION_BATCH = 16
+CLIP = 1.0  # largest norm of the gradient
+VALIDATION_BATCH = 16  # windows scored at once
 
 
 class Teacher(Protocol):
