@@ -7,6 +7,16 @@ from dataclasses import replace
 from knnlm.evaluation.explanation import ExplainedToken, Passage
 from knnlm.report import html
 from knnlm.report.demo import document
+from knnlm.report.document import (
+    Cell,
+    Column,
+    Document,
+    Figure,
+    Paragraph,
+    Section,
+    Table,
+    TokenView,
+)
 from knnlm.report.results import ConditionResult, DemoResults
 from knnlm.report.tokens import gain, token_text
 
@@ -209,3 +219,53 @@ def test_numbers_that_were_not_measured_are_a_dash() -> None:
     made = render(replace(sample.results(), conditions=(row,)))
     body = made.partition("<tbody>")[2].partition("</tbody>")[0]
     assert body.count(">–</td>") == 2
+
+
+def test_a_document_without_tokens_has_no_script() -> None:
+    made = html.render(Document("t", (Section("s", ("text",)),)))
+    assert not read(made).tagged("script")
+    assert "script-src" not in made
+    assert "default-src 'none'" in made
+
+
+def test_two_token_views_share_no_id() -> None:
+    view = TokenView(sample.passage().tokens)
+    reader = read(html.render(Document("t", (Section("s", (view, view)),))))
+    ids = [a["id"] for _, a in reader.elements if "id" in a]
+    assert len(ids) == len(set(ids))
+    assert {"t0", "panel", "v2-t0", "v2-panel"} <= set(ids)
+
+
+def test_a_long_document_lists_its_sections() -> None:
+    sections = tuple(Section(f"Part {i}", ("text",)) for i in range(9))
+    made = html.render(Document("t", sections))
+    assert [a["href"] for a in read(made).tagged("a")] == [f"#s{i}" for i in range(1, 10)]
+    assert "<nav" not in html.render(Document("t", sections[:3]))
+
+
+def test_marks_of_prose_become_elements_and_those_of_strings_do_not() -> None:
+    made = html.render(Document("t", (Section("s", (Paragraph("**a** `<b>`"), "**c**")),)))
+    assert "<p><strong>a</strong> <code>&lt;b&gt;</code></p>" in made
+    assert "<p>**c**</p>" in made
+
+
+def test_control_characters_are_signs() -> None:
+    made = html.render(Document("a\x00b", (Section("\x1b", ("\N{RIGHT-TO-LEFT OVERRIDE}x",)),)))
+    assert "a␀b" in made
+    assert "‹U+202E›x" in made
+    assert not {"\x00", "\x1b", "\N{RIGHT-TO-LEFT OVERRIDE}"} & set(made)
+
+
+def test_adjacent_figures_of_half_width_stand_side_by_side() -> None:
+    half = Figure("a", "A.", "<svg></svg>", half_width=True)
+    wide = Figure("b", "B.", "<svg></svg>")
+    made = html.render(Document("t", (Section("s", (half, half, wide, half)),)))
+    assert made.count('<div class="figures">') == 2
+    assert made.count('<figure class="wide">') == 1
+
+
+def test_verdicts_have_a_tone() -> None:
+    table = Table((Column("v"),), ((Cell("holds", tone="good"),), (Cell("x", tone="open"),)))
+    made = html.render(Document("t", (Section("s", (table,)),)))
+    assert '<span class="good">holds</span>' in made
+    assert '<span class="open">x</span>' in made

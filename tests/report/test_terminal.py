@@ -4,7 +4,8 @@ from dataclasses import replace
 from rich.console import Console
 
 from knnlm.report import sentences, terminal
-from knnlm.report.demo import results_table, summary
+from knnlm.report.demo import document, results_table, summary
+from knnlm.report.document import Cell, Column, Table
 from knnlm.report.results import DemoResults
 
 from . import sample
@@ -63,3 +64,31 @@ def test_an_empty_report_still_prints() -> None:
 def test_infinite_results_print() -> None:
     row = sample.condition(interp=math.inf)._replace(ratio_ci95=(math.inf, math.inf))
     assert "∞" in printed(replace(sample.results(), conditions=(row,)))
+
+
+def test_the_whole_demo_is_printed() -> None:
+    results = sample.results()
+    console = Console(width=100, color_system=None)
+    with console.capture() as capture:
+        console.print(terminal.render(document(results)))
+    text = capture.get()
+    for shown in ("P = (1 − λ) · p_LM + λ · p_kNN", "Every condition", *results.commands):
+        assert shown in text
+    assert "What the columns mean" not in text
+
+
+def test_text_from_outside_cannot_steer_the_terminal() -> None:
+    results = replace(sample.results(), title="\x1b[2Jt", facts=(("a\x07", "\x9b31m"),))
+    console = Console(width=100, color_system=None)
+    with console.capture() as capture:
+        console.print(terminal.render(document(results)))
+    assert not {"\x1b", "\x07", "\x9b"} & set(capture.get())
+
+
+def test_verdicts_and_notes_are_shown_where_no_column_is_brief() -> None:
+    content = Table((Column("claim"), Column("e")), ((Cell("holds", tone="good"), Cell("1", "2")),))
+    console = Console(width=60, color_system=None)
+    with console.capture() as capture:
+        console.print(terminal.table(content))
+    assert "holds" in capture.get()
+    assert "1 (2)" in capture.get()
