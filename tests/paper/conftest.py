@@ -14,8 +14,8 @@ import knnlm.search.cache as cache
 import knnlm.search.retrieval as retrieval
 from knnlm.cli.main import run
 from knnlm.datastore.entries import Entries
+from knnlm.experiments.records import load_records
 from knnlm.paper.findings import Records
-from knnlm.paper.runner import load_records
 from knnlm.paper.scales import SMOKE_SCALE, Scale
 from knnlm.search.retrieval import Retrieval, Search
 from tests.search.conftest import built as built

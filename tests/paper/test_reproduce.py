@@ -17,14 +17,16 @@ import pytest
 
 from knnlm.cli.main import run
 from knnlm.datastore.entries import open_entries
+from knnlm.experiments.records import load_records
+from knnlm.experiments.texts import HubArticles
 from knnlm.files import write_json
+from knnlm.paper.conditions import most_neighbours, unique_rows
 from knnlm.paper.measure import Bench
 from knnlm.paper.plan import plan
 from knnlm.paper.recipes import capacity, chosen, recipes
 from knnlm.paper.rows import Unmasked
-from knnlm.paper.runner import load_records, most_neighbours, unique_rows
-from knnlm.paper.scales import SCALES, SMOKE_SCALE, HubArticles
-from knnlm.text.hub import HubSplit
+from knnlm.paper.scales import SCALES, SMOKE_SCALE
+from knnlm.text.documents import HubDataset
 from tests.paper.conftest import Smoke
 
 # Every \\label of a table or figure of the paper, and every appendix: its label, or its number
@@ -188,9 +190,9 @@ def test_rows_of_an_lm_that_was_trained_otherwise_do_not_join(
             write_json(file, {k: v for k, v in record.items() if k != "checksum"})
     before = len(load_records(folder))
     assert run(["reproduce", "stolen", "--scale", "smoke", "--out", str(folder)]) == 1
-    assert f"holds rows of another LM called {lm}" in capsys.readouterr().err
+    assert f"holds records of another LM called {lm}" in capsys.readouterr().err
     assert run(["reproduce", "ensembles", "--scale", "smoke", "--out", str(folder)]) == 1
-    assert f"holds rows of another LM called {lm}" in capsys.readouterr().err
+    assert f"holds records of another LM called {lm}" in capsys.readouterr().err
     assert len(load_records(folder)) == before + 1  # that of the main LM, which is the same
 
 
@@ -238,7 +240,7 @@ def test_the_papers_own_scale_is_planned_with_its_constants(
     steps = "\n".join(step["what"] for step in found["steps"])
     for constant in (
         "IVF4096,PQ64np",
-        "112,735,284 rows",
+        "112,735,284 entries",
         "286,000 updates of 3 × 3072 tokens",
         "k 1,024",
     ):
@@ -353,7 +355,7 @@ def test_lines_of_the_hub_become_articles_again(tmp_path: Path) -> None:
     ]
     rows = "\n".join(json.dumps({"text": line}) for line in lines)
     (tmp_path / "train.jsonl").write_text(rows + "\n")
-    found = list(HubArticles(HubSplit(str(tmp_path), None, "train")))
+    found = list(HubArticles(HubDataset(str(tmp_path), None, "train")))
     assert [d.name.partition(": ")[2] for d in found] == ["One", "Two"]
     assert "more" in found[0].text
     assert found[0].line_ends

@@ -13,10 +13,10 @@ from knnlm import api
 from knnlm.datastore.entries import Entries, open_entries
 from knnlm.evaluation.metrics import perplexity
 from knnlm.evaluation.mixing import fit_lambda, fit_shares, mix, mix_all
+from knnlm.experiments.derive import derive
 from knnlm.files import fingerprint, read_json
 from knnlm.models.load import LanguageModel
 from knnlm.paper.calibrated import tempered_logprobs
-from knnlm.paper.derive import derive
 from knnlm.paper.ensembles import FACTORS
 from knnlm.paper.located import context_lengths, correlation, located
 from knnlm.paper.numbers import base_of
@@ -160,7 +160,7 @@ def test_calibrated_lms_are_mixed_at_temperatures_that_fit_the_mixture(smoke: Sm
     for factor in FACTORS:
         each: dict[str, list[np.ndarray]] = {"valid": [], "test": []}
         for lm, base in bases.items():
-            head = workshop.model(lm, None).model
+            head = workshop.lms.model(lm, None).model
             for split, q in zip(each, workshop.queries(lm, None), strict=True):
                 at = factor * base.calibration.temperature
                 each[split].append(tempered_logprobs(head, q.key("ffn").all(), q.targets, at))
@@ -228,7 +228,7 @@ def test_lms_begin_and_learn_as_they_say(smoke: Smoke) -> None:
     """An LM trained otherwise in that folder would be refused by its recipe."""
     folder, found = smoke.folder / "work", texts(smoke.scale, None)
     workshop = Workshop(smoke.scale, found, folder, {}, soft_labels)
-    main = workshop.model("main", None)
+    main = workshop.lms.model("main", None)
     lessons: dict[str, dict[str, object]] = {
         "memorised": {"begin": main.fingerprint},
         "taught-by-lm": {"teacher": soft_labels(workshop, "lm").describe()},
@@ -260,7 +260,7 @@ def test_lists_of_retrieved_words_cover_what_neighbours_cover(smoke: Smoke) -> N
 def test_places_are_those_of_the_rows(many: Entries, lm: LanguageModel, tmp_path: Path) -> None:
     whole = api.build(lm, tmp_path / "scored", sorted(tmp_path.glob("?.txt")), logprobs=True)
     rows = np.sort(np.random.default_rng(0).choice(many.count, 120, replace=False))
-    drawn = derive(many, tmp_path / "drawn", many.keys, {}, rows=rows)
+    drawn = derive(many, tmp_path / "drawn", many.keys, {}, ids=rows)
     places = drawn.table.columns["position"].all().astype(float)
     found = located(drawn, whole, -places)["document"]
     assert found["gain"]["r"] == pytest.approx(-1)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knnlm.datastore.entries import Entries
-from knnlm.paper.derive import derive, zero_rows
+from knnlm.experiments.derive import derive, zero_entries
 from knnlm.paper.scores import decoded, flipped, half, with_zeros
 from knnlm.search.cache import cached_neighbors
 from knnlm.search.exact import exact_search
@@ -36,7 +36,7 @@ def test_decoded_scores_of_an_indexs_own_neighbours_are_its_scores(
 
 
 @given(cases(), st.integers(1, 200))
-def test_zero_rows_are_found_where_a_search_among_them_finds_them(case: Case, zeros: int) -> None:
+def test_zero_entries_are_found_where_a_search_among_them_finds_them(case: Case, zeros: int) -> None:
     clean = exact_search(case.h_ds, column(case.w_ds), case.k, case.metric)
     queries = column(case.h_ds.astype(np.float32))
     merged = with_zeros(InMemory(clean), queries, case.metric, zeros, len(case.w_ds)).read(
@@ -69,8 +69,8 @@ def test_flipped_scores_put_the_farthest_first_and_leave_missing_ones_out() -> N
     assert found.scores.tolist() == [[9.0, 1.0, -np.inf]]
 
 
-def test_a_store_with_zero_rows_holds_them_at_its_end(store: Entries) -> None:
-    count = zero_rows(store.count, 0.26)
+def test_a_store_with_zero_entries_holds_them_at_its_end(store: Entries) -> None:
+    count = zero_entries(store.count, 0.26)
     dirty = derive(store, store.path.parent / "dirty", ("att",), {"zeros": 0.26}, zeros=count)
     assert dirty.count == store.count + count
     assert count / dirty.count == pytest.approx(0.26, abs=1e-3)

@@ -96,8 +96,8 @@ def reproduce(
         return
 
     done = run(wanted, size, folder, data)
-    fields = {"rows": done.rows, "measured": done.measured, "seconds": round(done.seconds, 1)}
-    line = f"{done.rows} rows ({done.measured} measured now, {done.seconds:,.0f} s)"
+    fields = {"rows": done.conditions, "measured": done.measured, "seconds": round(done.seconds, 1)}
+    line = f"{done.conditions} rows ({done.measured} measured now, {done.seconds:,.0f} s)"
     _show_report(folder, size, json, fields, [line])
 
 
@@ -122,20 +122,20 @@ def _labels(labels: tuple[str, ...]) -> str:
 
 def _show_plan(wanted: Any, size: Any, json: bool) -> None:
     from knnlm.cli.options import show
+    from knnlm.paper.conditions import unique_rows
     from knnlm.paper.plan import plan
-    from knnlm.paper.runner import unique_rows
 
     found = plan(unique_rows(wanted), size)
     fields = {
         "scale": size.name,
-        "rows": found.rows,
+        "rows": found.conditions,
         "seconds": round(found.seconds),
         "bytes": found.bytes,
         "operations_per_second": round(found.speed),
         "steps": [s._asdict() for s in found.steps],
     }
     lines = [
-        f"{found.rows} rows, {len(found.steps)} steps, about {_time(found.seconds)} at "
+        f"{found.conditions} rows, {len(found.steps)} steps, about {_time(found.seconds)} at "
         f"{found.speed / 1e9:,.0f} billion operations a second (measured now), "
         f"{_size(found.bytes)} of disk",
         "",

@@ -120,7 +120,7 @@ class Apprentice:
             states = valid.states(start.keys)
             tuned = at_best_tau(start, valid.lm_logprob, states, valid.targets).component
             return initial_clusters(tuned), {"row": asdict(row), "tau": tuned.tau}  # type: ignore[arg-type]
-        w_sm = output_embedding(self.workshop.model(*row.lm).model).weight
+        w_sm = output_embedding(self.workshop.lms.model(*row.lm).model).weight
         what = ComponentSpec(
             kind=row.kind,
             keys=row.keys,
@@ -165,7 +165,10 @@ class Apprentice:
         """log p_LM of the stored targets, from the stored states: the LM's body is not run
         again."""
         if row.lm not in self._lm_logs:
-            store, model = self.workshop.plain(*row.lm).store, self.workshop.model(*row.lm).model
+            store, model = (
+                self.workshop.plain(*row.lm).store,
+                self.workshop.lms.model(*row.lm).model,
+            )
             self._lm_logs[row.lm] = tempered_logprobs(model, store.key("ffn"), store.targets, 1.0)
         return self._lm_logs[row.lm]
 

@@ -103,7 +103,7 @@ class EnsembleBench:
     def _at_factors(self, lm: tuple[str, int | None], base: Base) -> dict[float, Splits]:
         """An LM at each multiple of its own best temperature."""
         if lm not in self._tempered:
-            model, queries = self.workshop.model(*lm).model, self.workshop.queries(*lm)
+            model, queries = self.workshop.lms.model(*lm).model, self.workshop.queries(*lm)
             temperature = base.calibration.temperature
             self._tempered[lm] = {
                 factor: Splits(
@@ -136,7 +136,7 @@ class EnsembleBench:
         return {
             "name": lm[0],
             "kept": lm[1],
-            **self.workshop.about(*lm),
+            **self.workshop.lms.about(*lm),
             "ppl": perplexity(other.test),
             "calibrated_ppl": perplexity(other.calibrated_test),
             "calibrated_temperature": other.calibration.temperature,

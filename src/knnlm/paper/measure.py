@@ -14,6 +14,7 @@ from knnlm.errors import KnnlmError
 from knnlm.evaluation.metrics import helping, perplexity
 from knnlm.evaluation.mixing import fit_lambda, mix, oracle
 from knnlm.evaluation.tuning import TauPoint, tau_sweep
+from knnlm.experiments.workspace import SearchData
 from knnlm.hidden_states.output_head import output_embedding
 from knnlm.paper import listed, taus
 from knnlm.paper.apprentice import Apprentice
@@ -40,7 +41,7 @@ from knnlm.paper.rows import (
 from knnlm.paper.stolen import reachable_words
 from knnlm.paper.teaching import teacher_point
 from knnlm.paper.word_types import word_types
-from knnlm.paper.workshop import Material, Workshop
+from knnlm.paper.workshop import Workshop, search_of
 
 GRID = tuple(round(0.1 * i, 1) for i in range(1, 31))
 """The paper's temperatures."""
@@ -78,12 +79,12 @@ class Bench:
         if isinstance(row, Unmasked):
             m, base = self.workshop.plain(*row.lm), self.base(*row.lm)
             return {
-                "lm": self.workshop.about(*row.lm),
+                "lm": self.workshop.lms.about(*row.lm),
                 **unmasked(row, m, base),
             }
         if isinstance(row, Ensemble):
-            return {"lm": self.workshop.about(*row.lm), **self.ensembles.measure(row)}
-        about = self.workshop.about(*row.lm)
+            return {"lm": self.workshop.lms.about(*row.lm), **self.ensembles.measure(row)}
+        about = self.workshop.lms.about(*row.lm)
         return {
             "lm": about,
             **(self.learned.alone(row) if isinstance(row, Learned) else self.learned.combined(row)),
@@ -121,21 +122,21 @@ class Bench:
         return self._teaching[lm, step]
 
     def _evaluate(self, arm: Arm) -> dict[str, Any]:
-        m, base = self.workshop.material(arm), self.base(arm.lm, arm.step)
+        m, base = self.workshop.data(search_of(arm)), self.base(arm.lm, arm.step)
         votes = self.workshop.votes(arm, "valid"), self.workshop.votes(arm, "test")
         shared = taus.at(base.valid, votes[0], self.shared_tau(arm.lm, arm.step))
         return {
             "rows": m.store.count,
-            "recall": self.workshop.recall(arm),
+            "recall": self.workshop.recall(search_of(arm), arm.k),
             **self._voted((arm.lm, arm.step), m, *votes, {"shared": shared}),
         }
 
     def _listed(self, row: Listed) -> dict[str, Any]:
-        m, model = self.workshop.plain(*row.lm), self.workshop.model(*row.lm).model
+        m, model = self.workshop.plain(*row.lm), self.workshop.lms.model(*row.lm).model
         votes = [self._list_votes(row, m, model, split) for split in ("valid", "test")]
         return self._voted(row.lm, m, votes[0], votes[1], {})
 
-    def _list_votes(self, row: Listed, m: Material, model: Any, split: str) -> TargetVotes:
+    def _list_votes(self, row: Listed, m: SearchData, model: Any, split: str) -> TargetVotes:
         """The votes of a list's words, each for itself, for the true tokens."""
         queries = m.queries(split)
         if row.score == "logits":
@@ -147,14 +148,14 @@ class Bench:
         if row.retrieved is None:
             found = listed.likeliest(scores, queries.count, row.k)
         else:
-            near = self.workshop.neighbors(row.retrieved, split)
+            near = self.workshop.neighbors_of(row.retrieved, split)
             found = listed.relisted(near, m.store.targets, scores, row.duplicates)
         return TargetVotes(found, np.arange(m.store.vocab_size, dtype=np.int32), queries.targets)
 
     def _voted(
         self,
         lm: tuple[str, int | None],
-        m: Material,
+        m: SearchData,
         valid: TargetVotes,
         test: TargetVotes,
         further: dict[str, TauPoint],
@@ -166,7 +167,7 @@ class Bench:
         points = {"tau_1": at_one, **further, "tuned": taus.best(base.valid, valid, at_one)}
         sums = Sums(m, base)
         record: dict[str, Any] = {
-            "lm": self.workshop.about(*lm),
+            "lm": self.workshop.lms.about(*lm),
             "base": base_numbers(base, m),
             "coverage": test.coverage(),
             "documents": sums.found,
@@ -187,7 +188,7 @@ class Bench:
         valid, test = self.workshop.votes(arm, "valid"), self.workshop.votes(arm, "test")
         points = [*tau_sweep(base.valid, valid, GRID), *tau_sweep(base.valid, valid)]
         return {
-            "base": base_numbers(base, self.workshop.material(arm)),
+            "base": base_numbers(base, self.workshop.data(search_of(arm))),
             "points": [
                 taus.outcome(base.test, test.logprobs(p.temperature), p)
                 for p in sorted(set(points))
@@ -210,18 +211,21 @@ class Bench:
                     "tuned": taus.outcome(base.test, head_test.logprobs(best.temperature), best),
                 }
             )
-        return {"base": base_numbers(base, self.workshop.material(row.arm)), "points": points}
+        return {
+            "base": base_numbers(base, self.workshop.data(search_of(row.arm))),
+            "points": points,
+        }
 
     def _location(self, arm: Arm) -> dict[str, Any]:
-        base, m = self.base(arm.lm, arm.step), self.workshop.material(arm)
+        base, m = self.base(arm.lm, arm.step), self.workshop.data(search_of(arm))
         valid, test = self.workshop.votes(arm, "valid"), self.workshop.votes(arm, "test")
         point = taus.best(base.valid, valid)
         gained = mix(base.test, test.logprobs(point.temperature), point.lam) - base.test
-        whole = self.workshop.read(arm.lm, arm.step, "test")
-        return {"lm": self.workshop.about(arm.lm, arm.step), **located(m.test, whole, gained)}
+        whole = self.workshop.entries(arm.lm, arm.step, "test")
+        return {"lm": self.workshop.lms.about(arm.lm, arm.step), **located(m.test, whole, gained)}
 
     def _reach(self, row: Reach) -> dict[str, Any]:
-        model = self.workshop.model(*row.lm)
+        model = self.workshop.lms.model(*row.lm)
         head = output_embedding(model.model)
         if getattr(head, "bias", None) is not None:
             raise KnnlmError(
@@ -231,7 +235,7 @@ class Bench:
         found = reachable_words(head.weight.detach().cpu().numpy())
         missing = np.flatnonzero(~found.words)
         return {
-            "lm": self.workshop.about(*row.lm),
+            "lm": self.workshop.lms.about(*row.lm),
             "words": len(found.words),
             "unreachable": len(missing),
             "programmes": found.programmes,
@@ -240,12 +244,12 @@ class Bench:
 
     def _words(self, row: Words) -> dict[str, Any]:
         base = self.base(row.exact.lm, row.exact.step)
-        m = self.workshop.material(row.exact)
+        m = self.workshop.data(search_of(row.exact))
         helped = {}
         for name, arm in (("exact", row.exact), ("approximate", row.approximate)):
             valid, test = self.workshop.votes(arm, "valid"), self.workshop.votes(arm, "test")
             helped[name] = test.logprobs(taus.best(base.valid, valid).temperature) > base.test
-        tokenizer = self.workshop.model(row.exact.lm, row.exact.step).tokenizer
+        tokenizer = self.workshop.lms.model(row.exact.lm, row.exact.step).tokenizer
         kinds = word_types(
             m.test, m.store, tokenizer, helped["exact"], helped["approximate"], row.least
         )

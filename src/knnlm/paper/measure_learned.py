@@ -15,10 +15,10 @@ from knnlm.components.single import Single
 from knnlm.evaluation.component_temperature import AtTau, at_best_taus, at_tau
 from knnlm.evaluation.metrics import helping, perplexity
 from knnlm.evaluation.mixing import mix, oracle
+from knnlm.experiments.workspace import SearchData
 from knnlm.paper.apprentice import Apprentice, Taught
 from knnlm.paper.numbers import Base, Logs, Sums, base_numbers, fitted_mixture, or_none
 from knnlm.paper.rows import Arm, Combined, Learned
-from knnlm.paper.workshop import Material
 
 
 class LearnedBench:
@@ -100,7 +100,7 @@ class LearnedBench:
             sums.add(name, mixed)
         return {**record, "documents": sums.found}
 
-    def _part(self, row: Learned, component: Single, base: Base, m: Material) -> "list[_Part]":
+    def _part(self, row: Learned, component: Single, base: Base, m: SearchData) -> "list[_Part]":
         """log p of a part of combinations, at its best τ over the LM and over the calibrated one;
         found once."""
         if row not in self._tuned:
@@ -111,7 +111,7 @@ class LearnedBench:
             ]
         return self._tuned[row]
 
-    def _cost(self, parts: Sequence[Taught], m: Material) -> dict[str, Any]:
+    def _cost(self, parts: Sequence[Taught], m: SearchData) -> dict[str, Any]:
         """What parts add to the LM; `widths` is in output embeddings, V×D."""
         parameters = sum(part.parameters for part in parts)
         return {

@@ -14,9 +14,9 @@ from knnlm.components.head import row_scores
 from knnlm.datastore.entries import Entries
 from knnlm.evaluation.metrics import evenly_spaced, helping, perplexity
 from knnlm.evaluation.mixing import fit_lambda, mix, oracle
+from knnlm.experiments.workspace import SearchData
 from knnlm.paper.numbers import Base, Logs, Sums, base_numbers, or_none
 from knnlm.paper.rows import Unmasked
-from knnlm.paper.workshop import Material
 
 _FACTORS = tuple(4.0**e for e in range(-6, 3))
 _NEAR = tuple(2.0 ** (e / 4) for e in range(-4, 5))
@@ -27,7 +27,7 @@ _WIDENED = 3
 
 def unmasked(
     row: Unmasked,
-    m: Material,
+    m: SearchData,
     base: Base,
 ) -> dict[str, Any]:
     """τ, λ and perplexities over both LMs."""

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from knnlm.evaluation.metrics import perplexity
 from knnlm.evaluation.mixing import fit_shares, mix_all
+from knnlm.experiments.workspace import SearchData
 from knnlm.paper.calibrated import Calibration, calibrate, calibrated_logprobs
-from knnlm.paper.workshop import Material, Workshop
+from knnlm.paper.workshop import Workshop
 
 Logs = NDArray[np.float64]
 
@@ -32,7 +33,7 @@ class Base(NamedTuple):
 def base_of(workshop: Workshop, lm: str, step: int | None, stored: NDArray[np.integer]) -> Base:
     """The LM alone, and calibrated on validation text; `stored` are the tokens of the training
     text."""
-    model, both = workshop.model(lm, step).model, workshop.queries(lm, step)
+    model, both = workshop.lms.model(lm, step).model, workshop.queries(lm, step)
     vocab = both[0].vocab_size
     found = calibrate(model, both[0].key("ffn").all(), both[0].targets, stored, vocab)
     calibrated = [
@@ -43,7 +44,7 @@ def base_of(workshop: Workshop, lm: str, step: int | None, stored: NDArray[np.in
     return Base(lms[0], lms[1], calibrated[0], calibrated[1], found)
 
 
-def base_numbers(base: Base, m: Material) -> dict[str, Any]:
+def base_numbers(base: Base, m: SearchData) -> dict[str, Any]:
     """Of the LM alone."""
     return {
         "tokens": len(base.test),
@@ -62,7 +63,7 @@ def base_numbers(base: Base, m: Material) -> dict[str, Any]:
 class Sums:
     """Sums over the documents of the test text."""
 
-    def __init__(self, m: Material, base: Base) -> None:
+    def __init__(self, m: SearchData, base: Base) -> None:
         self.documents = m.test.table.columns["document"].all()
         self.found: dict[str, list[float]] = {
             "tokens": np.bincount(self.documents).tolist(),

@@ -5,70 +5,15 @@ nothing runs here.
 model; a run measures its own. The paper scale has the constants of the paper's code (field notes F1
 to F7, 1.2)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
 
 from knnlm.errors import UsageError, unknown
-from knnlm.models.presets import DEMO, LAPTOP, PAPER, SMOKE, Preset
-from knnlm.text.documents import Document, Source, Split
-from knnlm.text.hub import HubSplit
-from knnlm.text.naming import open_text
-from knnlm.text.portions import Excerpts, FirstDocuments
-from knnlm.text.python_docs import PythonDocs
-from knnlm.text.wikitext import split_articles
-
-
-@dataclass(frozen=True)
-class BaseLM:
-    """A base LM that a scale trains."""
-
-    name: str
-    preset: Preset
-    seed: int = 0
-    begin: str | None = None
-    """The LM whose weights it begins with."""
-    teacher: Literal["lm", "knn-lm"] | None = None
-    """What it learns from in the place of the next tokens: what `main` says of them, with or
-    without neighbours."""
-
-    def describe(self) -> dict[str, Any]:
-        """All that its training depends on beside the text; what is as usual leaves no trace."""
-        unusual = {"begin": self.begin, "teacher": self.teacher}
-        return {
-            "preset": self.preset.settings(),
-            "seed": self.seed,
-            **{k: v for k, v in unusual.items() if v},
-        }
-
-
-@dataclass(frozen=True)
-class OtherLM:
-    """A base LM that exists already: a folder, a hub name or a GGUF file. Its shape is for plans; 0
-    is unknown."""
-
-    name: str
-    source: str
-    layers: int = 0
-    width: int = 0
-    vocab_size: int = 0
-
-
-class Shape(NamedTuple):
-    """How large an LM is."""
-
-    layers: int
-    width: int
-    vocab_size: int
-
-
-class Sizes(NamedTuple):
-    """Rows of the texts."""
-
-    train: int
-    valid: int
-    test: int
+from knnlm.experiments import scales as embedded
+from knnlm.experiments.lms import BaseLM, ExistingLM, Shape
+from knnlm.experiments.texts import Corpus, Portions, Sizes, Texts, open_texts
+from knnlm.models.presets import LAPTOP, PAPER, Preset
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,12 +62,9 @@ class Scale:
     """Everything that differs between a test of seconds and the paper's own setting."""
 
     name: str
-    text: Literal["embedded", "wikitext-2", "wikitext-103"]
-    documents: int | None
-    """Training documents used, from the beginning; None is all."""
-    train_characters: int | None
-    eval_characters: int | None
-    """Characters used of each training, and of each validation and test document; None is all."""
+    text: Corpus
+    portions: Portions
+    """How much of each text is used."""
     eval_rows: int | None
     """Tokens of the validation and of the test text that are searched for, drawn at random; None is
     all. Each has all the context that its text gives it."""
@@ -150,7 +92,7 @@ class Scale:
     factory: str | None = None
     """The index of the paper's arm; None is the default for the number of rows, the paper's where
     that is large."""
-    others: tuple[OtherLM, ...] = ()
+    others: tuple[ExistingLM, ...] = ()
     """Further LMs of appendix A."""
     least: int = 10
     """Occurrences of a word below which it is left out of the analysis of words."""
@@ -159,7 +101,7 @@ class Scale:
         """The base LM of that name."""
         return next(lm for lm in self.lms if lm.name == name)
 
-    def other(self, name: str) -> OtherLM | None:
+    def other(self, name: str) -> ExistingLM | None:
         """The LM of that name that is not trained here, if it is one."""
         return next((lm for lm in self.others if lm.name == name), None)
 
@@ -169,8 +111,7 @@ class Scale:
 
     def shape(self, name: str) -> Shape:
         """Layers, width and vocabulary of any LM."""
-        lm = self.other(name) or self.lm(name).preset
-        return Shape(lm.layers, lm.width, lm.vocab_size)
+        return (self.other(name) or self.lm(name)).shape
 
 
 def _variants(
@@ -222,22 +163,20 @@ def _variants(
 
 _TENTHS = tuple(round(0.1 * i, 1) for i in range(1, 10))
 _LISTS = (32, 64, 128, 512, 1024)
-_SMOKE = replace(SMOKE, keep=(20, 40))
-_DEMO = replace(DEMO, keep=(100, 400))
+_SMOKE = replace(embedded.SMOKE.preset, keep=(20, 40))
+_DEMO = replace(embedded.DEMO.preset, keep=(100, 400))
 
 SMOKE_SCALE = Scale(
-    name="smoke",
+    name=embedded.SMOKE.name,
     text="embedded",
-    documents=None,
-    train_characters=40,
-    eval_characters=200,
+    portions=embedded.SMOKE.portions,
     eval_rows=400,
-    sizes=Sizes(16_000, 1_000, 1_000),
+    sizes=embedded.SMOKE.sizes._replace(valid=400, test=400),
     lms=_variants(_SMOKE, (16,), 2, (20, 40), (20, 40)),
     seeds=("main", "seed-1"),
     widths=("width-16", "main"),
     checkpoints=(("main", 20), ("no-dropout", 40)),
-    k=64,
+    k=embedded.SMOKE.k,
     ks=(1, 8, 64),
     fractions=(0.25, 1.0),
     draws=2,
@@ -263,18 +202,16 @@ SMOKE_SCALE = Scale(
     ruled_out=RuledOut(lists=(8, 64), ensemble=("seed-1", "2V", "3V")),
 )
 DEMO_SCALE = Scale(
-    name="demo",
+    name=embedded.DEMO.name,
     text="embedded",
-    documents=None,
-    train_characters=10_000,
-    eval_characters=2_000,
+    portions=embedded.DEMO.portions,
     eval_rows=None,
-    sizes=Sizes(413_000, 4_000, 4_600),
+    sizes=embedded.DEMO.sizes,
     lms=_variants(_DEMO, (64, 32), 2, (100, 400), (100, 400)),
     seeds=("main", "seed-1"),
     widths=("width-32", "width-64", "main"),
     checkpoints=(("main", 100), ("no-dropout", 400)),
-    k=1024,
+    k=embedded.DEMO.k,
     ks=(1, 4, 16, 64, 256, 1024, 4096),
     fractions=(0.05, 0.25, 0.5, 1.0),
     draws=2,
@@ -300,9 +237,7 @@ DEMO_SCALE = Scale(
 LAPTOP_SCALE = Scale(
     name="laptop",
     text="wikitext-2",
-    documents=60,
-    train_characters=None,
-    eval_characters=6_000,
+    portions=Portions(documents=60, valid_characters=6_000, test_characters=6_000),
     eval_rows=10_000,
     sizes=Sizes(304_391, 10_000, 10_000),
     lms=_variants(LAPTOP, (128, 64, 384), 2, (200, 400, 800), (300, 1000, 3000), 2000),
@@ -342,7 +277,7 @@ LAPTOP_SCALE = Scale(
 )
 # Appendix A's models, fine-tuned on WikiText-103 as its numbers are (F3).
 _GPT2 = tuple(
-    OtherLM(name, f"neulab/{name}-finetuned-wikitext103", layers, width, 50_257)
+    ExistingLM(name, f"neulab/{name}-finetuned-wikitext103", layers, width, 50_257)
     for name, layers, width in (
         ("distilgpt2", 6, 768),
         ("gpt2", 12, 768),
@@ -355,9 +290,7 @@ _GPT2 = tuple(
 PAPER_SCALE = Scale(
     name="paper",
     text="wikitext-103",
-    documents=None,
-    train_characters=None,
-    eval_characters=None,
+    portions=Portions(),
     eval_rows=None,
     sizes=Sizes(112_735_284, 237_669, 268_161),
     # the memorising LM goes on for 92 and 129 epochs of 12,233 updates (tab:overfit)
@@ -416,55 +349,10 @@ def with_models(scale: Scale, sources: Sequence[str]) -> Scale:
             raise UsageError(f"the name '{name}' of --model {source} is taken: rename its folder")
         named[name] = source
     return replace(
-        scale, others=(*scale.others, *(OtherLM(name, source) for name, source in named.items()))
+        scale, others=(*scale.others, *(ExistingLM(name, source) for name, source in named.items()))
     )
-
-
-@dataclass(frozen=True)
-class HubArticles:
-    """WikiText from the hub, where each row is a line: put together into articles again."""
-
-    dataset: HubSplit
-
-    def describe(self) -> dict[str, Any]:
-        """The data set, and that its lines are joined."""
-        return {**self.dataset.describe(), "articles": True}
-
-    def __iter__(self) -> Iterator[Document]:
-        lines = (document.text.rstrip("\n") + "\n" for document in self.dataset)
-        return split_articles(self.dataset.name, lines)
-
-
-class Texts(NamedTuple):
-    """What is stored, what is tuned on, what is reported on; and what stops the training of the
-    LM."""
-
-    train: Source
-    valid: Source
-    test: Source
-    stop: Source
 
 
 def texts(scale: Scale, data: Path | None) -> Texts:
     """The texts of a scale: embedded, from a WikiText folder, or from the hub."""
-
-    def whole(split: Split) -> Source:
-        if scale.text == "embedded":
-            return open_text(PythonDocs(), split)
-        if data is not None:
-            return open_text(data, split)
-        return HubArticles(HubSplit("Salesforce/wikitext", f"{scale.text}-v1", split))
-
-    train: Source = whole("train")
-    if scale.documents is not None:
-        train = FirstDocuments(train, scale.documents)
-    return Texts(
-        _cut(train, scale.train_characters),
-        _cut(whole("valid"), scale.eval_characters),
-        _cut(whole("test"), scale.eval_characters),
-        whole("valid") if scale.text != "embedded" else _cut(whole("valid"), scale.eval_characters),
-    )
-
-
-def _cut(text: Source, characters: int | None) -> Source:
-    return text if characters is None else Excerpts(text, characters)
+    return open_texts(scale.text, scale.portions, data)

@@ -108,7 +108,7 @@ def teacher_point(workshop: Workshop, lm: str, step: int | None) -> TauPoint:
 
 def soft_labels(workshop: Workshop, kind: Literal["lm", "knn-lm"]) -> SoftLabels:
     """Of the main LM, alone or with its neighbours."""
-    store, model = workshop.plain("main", None).store, workshop.model("main", None).model
+    store, model = workshop.plain("main", None).store, workshop.lms.model("main", None).model
     if kind == "lm":
         return SoftLabels(store, model)
     point = teacher_point(workshop, "main", None)

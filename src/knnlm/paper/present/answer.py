@@ -72,7 +72,8 @@ def _opening(records: Records, scale: Scale) -> list[str]:
     )
     r = record["results"]
     base = r["base"]
-    first = f", its first {scale.documents} articles" if scale.documents else ""
+    documents = scale.portions.documents
+    first = f", its first {documents} articles" if documents else ""
     return [
         *toy,
         "A nearest-neighbour LM mixes a language model's prediction with a vote: it looks up the "

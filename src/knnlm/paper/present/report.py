@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from knnlm.experiments.records import load_records
 from knnlm.files import finite, write_bytes
 from knnlm.paper.findings import Finding, Records
 from knnlm.paper.present import sections, tables, words
@@ -13,7 +14,7 @@ from knnlm.paper.present.checks import all_findings, measured
 from knnlm.paper.present.formats import section
 from knnlm.paper.present.making import making
 from knnlm.paper.recipes.baselines import paper_arm
-from knnlm.paper.runner import check_scale, load_records, with_known_models
+from knnlm.paper.runner import check_scale, with_known_models
 from knnlm.paper.scales import Scale
 from knnlm.report import html, markdown
 from knnlm.report.document import Block, Document, Figure, Paragraph, Section, Table
@@ -127,11 +128,15 @@ def _setup(records: Records, scale: Scale) -> list[Block]:
     parts: list[Block] = []
     if main is not None:
         r, shape = main["results"], scale.shape(paper_arm(scale).lm)
-        source = f"the first {scale.documents} articles" if scale.documents else "the training text"
-        cut = (
-            f" the first {scale.eval_characters:,} characters of each document of"
-            if scale.eval_characters
-            else ""
+        portions = scale.portions
+        source = (
+            f"the first {portions.documents} articles"
+            if portions.documents
+            else "the training text"
+        )
+        cut_valid, cut_test = (
+            f" the first {characters:,} characters of each document of" if characters else ""
+            for characters in (portions.valid_characters, portions.test_characters)
         )
         drawn = "drawn at random from" if scale.eval_rows else "of"
         parts.append(
@@ -139,10 +144,10 @@ def _setup(records: Records, scale: Scale) -> list[Block]:
             f"({r['lm']['train_tokens']:,} tokens), which is "
             f"also what the store holds ({r['rows']:,} rows). λ and τ are tuned on "
             f"{r['base']['valid_tokens']:,} "
-            f"tokens {drawn}{cut} the validation text, and everything is reported on "
+            f"tokens {drawn}{cut_valid} the validation text, and everything is reported on "
             f"{r['base']['tokens']:,} tokens "
             f"(as many as {r['base']['words']:,} words, {len(r['documents']['tokens'])} documents) "
-            f"{drawn}{cut} the "
+            f"{drawn}{cut_test} the "
             f"test text. k = {scale.k:,}. V = {shape.vocab_size:,} tokens and, but for LMs of "
             "another width, D = "
             f"{shape.width:,}. Training perplexity is that of the updates before, dropout on."

@@ -250,8 +250,8 @@ def location_table(records: Records, scale: Scale) -> Table:
 
 def _cut(scale: Scale) -> str:
     return (
-        f", of which the first {scale.eval_characters:,} characters are used"
-        if scale.eval_characters
+        f", of which the first {scale.portions.test_characters:,} characters are used"
+        if scale.portions.test_characters
         else ""
     )
 

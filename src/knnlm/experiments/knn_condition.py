@@ -1,0 +1,82 @@
+"""The condition that most experiments begin with: neighbors of one key, one metric and one search,
+λ and τ tuned on validation text, everything reported on test text."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+from knnlm.evaluation.tuning import Evaluation, TunedSettings, evaluate, from_fields, tune
+from knnlm.experiments.condition import Condition
+from knnlm.experiments.searches import SearchSpec
+from knnlm.experiments.workspace import TEST, VALID, Workspace
+from knnlm.files import fingerprint, finite
+from knnlm.progress import log
+from knnlm.search.factory import NPROBE
+from knnlm.search.index import index_manifest
+from knnlm.search.retrieval import Retrieval
+from knnlm.similarity import Metric
+
+
+class KNNResult(NamedTuple):
+    """The result of a `KNNCondition`."""
+
+    factory: str
+    """"exact", or the factory string of the index, which says more than its name."""
+    tuned: TunedSettings
+    evaluation: Evaluation
+
+
+@dataclass(frozen=True, kw_only=True)
+class KNNCondition(Condition[Workspace]):
+    """A kNN-LM of the main LM and all of its datastore."""
+
+    key: str
+    metric: Metric
+    exact: bool
+    k: int
+
+    @property
+    def name(self) -> str:
+        """Key, metric and kind of search."""
+        return f"{self.key}-{self.metric}-{'exact' if self.exact else 'index'}"
+
+    @property
+    def search(self) -> SearchSpec:
+        """The search that it needs."""
+        nprobe = None if self.exact else NPROBE
+        return SearchSpec(state=self.key, metric=self.metric, exact=self.exact, nprobe=nprobe)
+
+    @property
+    def searches(self) -> dict[SearchSpec, int]:
+        """The one search, with its k."""
+        return {self.search: self.k}
+
+    @property
+    def made_with(self) -> str:
+        """A fingerprint of k, which is not part of the name."""
+        return fingerprint({"k": self.k})[:16]
+
+    def retrieval(self, workspace: Workspace) -> Retrieval:
+        """The search as the datastore knows it; LM, datastore and index are made if they are
+        not."""
+        return workspace.retrieval(self.search, self.k)
+
+    def measure(self, workspace: Workspace) -> dict[str, Any]:
+        """Tuned settings and the evaluation of the test text (`read` gives them back)."""
+        data, retrieval = workspace.data(self.search), self.retrieval(workspace)
+        for split in (VALID, TEST):
+            workspace.neighbors(self.search, split, self.k)
+        tuned = tune(data.store, data.valid, retrieval)
+        evaluation = evaluate(data.store, data.test, tuned)
+        log.info(f"{self.name}: {evaluation.base_ppl:.1f} → {evaluation.interp_ppl:.1f}")
+        index = "" if self.exact else retrieval.mask
+        return {
+            "factory": index_manifest(data.store, index)["factory"] if index else "exact",
+            "tuned": {**tuned._asdict(), "retrieval": asdict(retrieval)},
+            "evaluation": finite(evaluation._asdict()),
+        }
+
+    def read(self, result: dict[str, Any]) -> KNNResult:
+        """What `measure` returned, from its JSON."""
+        retrieval = Retrieval(**result["tuned"]["retrieval"])
+        tuned = TunedSettings(**{**result["tuned"], "retrieval": retrieval})
+        return KNNResult(result["factory"], tuned, from_fields(result["evaluation"]))

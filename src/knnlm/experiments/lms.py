@@ -1,0 +1,183 @@
+"""Base LMs as an experiment names them: those that it trains, each once, and those that exist
+already."""
+
+import math
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from knnlm.experiments.texts import Texts
+from knnlm.files import read_json
+from knnlm.models.load import LanguageModel, load_model
+from knnlm.models.presets import Preset
+from knnlm.training.language_model import CHECKPOINTS, RECORD, Teacher, Trained, train
+
+
+class Checkpoint(NamedTuple):
+    """An LM, and the update of its training at which it was kept; None is the best on
+    validation."""
+
+    lm: str
+    step: int | None = None
+
+
+class Shape(NamedTuple):
+    """How large an LM is."""
+
+    layers: int
+    width: int
+    vocab_size: int
+
+
+@dataclass(frozen=True)
+class BaseLM:
+    """A base LM that an experiment trains."""
+
+    name: str
+    preset: Preset
+    seed: int = 0
+    begin: str | None = None
+    """The LM whose weights it begins with."""
+    teacher: str | None = None
+    """What it learns from instead of the next tokens, as the `teachers` of `LMs` know it."""
+
+    @property
+    def shape(self) -> Shape:
+        """Its preset's."""
+        return Shape(self.preset.layers, self.preset.width, self.preset.vocab_size)
+
+    def describe(self) -> dict[str, Any]:
+        """All that its training depends on beside the text. Fields that are not set are left out,
+        so that LMs trained before those fields existed are still recognized."""
+        optional = {"begin": self.begin, "teacher": self.teacher}
+        return {
+            "preset": self.preset.settings(),
+            "seed": self.seed,
+            **{name: value for name, value in optional.items() if value},
+        }
+
+
+@dataclass(frozen=True)
+class ExistingLM:
+    """A base LM that exists already: a folder, a hub name or a GGUF file. Its shape is used by
+    plans only; 0 means unknown."""
+
+    name: str
+    source: str
+    layers: int = 0
+    width: int = 0
+    vocab_size: int = 0
+
+    @property
+    def shape(self) -> Shape:
+        """As far as it is known."""
+        return Shape(self.layers, self.width, self.vocab_size)
+
+
+class LMs:
+    """The LMs of an experiment by name, trained when they are first needed.
+
+    Args:
+        lms: All of them.
+        texts: What is trained on, and which validation text ends it.
+        folder: Where the LM of a name is kept.
+        teachers: Makes the teacher of a `BaseLM.teacher`.
+    """
+
+    def __init__(
+        self,
+        lms: Iterable[BaseLM | ExistingLM],
+        texts: Texts,
+        folder: Callable[[str], Path],
+        teachers: Callable[[str], Teacher] | None = None,
+    ) -> None:
+        self.by_name = {lm.name: lm for lm in lms}
+        self.texts, self.folder = texts, folder
+        self.seconds = 0.0
+        """What this process spent on training."""
+        self._teachers = teachers
+        self._teacher_of: dict[str, Teacher] = {}
+        self._trained: dict[str, Trained] = {}
+        self._open: tuple[Checkpoint, LanguageModel] | None = None
+
+    def model(self, name: str, step: int | None = None) -> LanguageModel:
+        """A base LM, trained if it is not; the last one asked for stays open."""
+        wanted = Checkpoint(name, step)
+        if self._open is None or self._open[0] != wanted:
+            self._open = (wanted, self._load(wanted))
+        return self._open[1]
+
+    def trained(self, name: str) -> Trained:
+        """How the training of an LM ended; it is trained, or its training continued, if it is
+        not."""
+        if name not in self._trained:
+            lm = self.by_name[name]
+            assert isinstance(lm, BaseLM), f"{name} is not trained here"
+            begin = None if lm.begin is None else self.model(lm.begin)
+            teacher = None if lm.teacher is None else self._teacher(lm.teacher)
+            began = time.monotonic()
+            try:
+                self._trained[name] = train(
+                    self.texts.train,
+                    self.texts.stop,
+                    lm.preset,
+                    self.folder(name),
+                    seed=lm.seed,
+                    begin=begin,
+                    teacher=teacher,
+                )
+            finally:
+                self.seconds += time.monotonic() - began
+        return self._trained[name]
+
+    def about(self, name: str, step: int | None = None) -> dict[str, float | None]:
+        """What is known of an LM and its training.
+
+        Perplexities are those of the updates before `step` (with whatever dropout it has; None for
+        an LM that learned from a teacher) and of the validation text that training looked at."""
+        lm = self.by_name[name]
+        if isinstance(lm, ExistingLM):
+            return {"parameters": sum(p.numel() for p in self.model(name, step).model.parameters())}
+        record = read_json(self.folder(name) / RECORD)
+        at = record["trained"]["best_step"] if step is None else step
+        point = next(entry for entry in record["history"] if entry["step"] == at)
+        return {
+            "parameters": record["trained"]["parameters"],
+            "width": record["preset"]["width"],
+            "train_tokens": record["trained"]["train_tokens"],
+            "steps": record["trained"]["steps"],
+            "step": at,
+            "train_ppl": math.exp(point["train_loss"]) if lm.teacher is None else None,
+            "valid_ppl": math.exp(point["valid_loss"]),
+        }
+
+    def training_seconds(self, name: str) -> int:
+        """How long an LM was trained, by whichever process; 0 for one that existed already."""
+        if isinstance(self.by_name[name], ExistingLM):
+            return 0
+        record = read_json(self.folder(name) / RECORD)
+        preset = record["preset"]
+        tokens = preset["steps"] * preset["batch"] * preset["context"]
+        return round(tokens / record["trained"]["tokens_per_second"])
+
+    def seed(self, name: str) -> int | None:
+        """The seed of an LM that is trained here."""
+        lm = self.by_name[name]
+        return lm.seed if isinstance(lm, BaseLM) else None
+
+    def _load(self, wanted: Checkpoint) -> LanguageModel:
+        lm = self.by_name[wanted.lm]
+        if isinstance(lm, ExistingLM):
+            return load_model(lm.source)
+        folder = self.trained(lm.name).path
+        return load_model(
+            folder if wanted.step is None else folder / CHECKPOINTS / str(wanted.step)
+        )
+
+    def _teacher(self, name: str) -> Teacher:
+        if name not in self._teacher_of:
+            assert self._teachers is not None, f"nothing makes the teacher {name}"
+            self._teacher_of[name] = self._teachers(name)
+        return self._teacher_of[name]

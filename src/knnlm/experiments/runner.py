@@ -1,0 +1,171 @@
+"""Conditions → records on disk, resumable.
+
+A record depends on its condition, the texts and the LMs alone, so a killed run that is run again
+ends with the same results as one that was never killed; only `provenance` tells them apart. (On one
+kind of CPU with as many threads: other vector instructions round differently, and after hundreds of
+updates that is another LM of the same recipe.)"""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol, TypeVar
+
+from knnlm.errors import KnnlmError
+from knnlm.experiments.condition import Condition, W
+from knnlm.experiments.provenance import provenance
+from knnlm.experiments.records import ResultsFolder
+from knnlm.experiments.workspace import Workspace
+from knnlm.files import read_json, write_json
+from knnlm.progress import log
+
+
+class Outcome(NamedTuple):
+    """What a run did."""
+
+    folder: Path
+    conditions: int
+    measured: int
+    """Those of them that the folder did not hold yet."""
+    seconds: float
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def lm(self) -> tuple[str, int | None]: ...
+
+
+N = TypeVar("N", bound=_Named)
+
+
+def grouped_by_lm(conditions: Iterable[N]) -> list[N]:
+    """Each condition once, those of one LM together so that it is opened once."""
+    unique = {condition.name: condition for condition in conditions}
+    order = {lm: i for i, lm in enumerate(dict.fromkeys(c.lm for c in unique.values()))}
+    return sorted(unique.values(), key=lambda condition: order[condition.lm])
+
+
+def run(
+    conditions: Sequence[Condition[W]],
+    workspace: W,
+    results: ResultsFolder,
+    *,
+    scale: str,
+    command: Callable[[Condition[W]], str],
+    known: Iterable[Condition[W]] = (),
+) -> Outcome:
+    """Measure every condition that the folder does not hold yet. The folder must be claimed.
+
+    Args:
+        conditions: What to measure.
+        workspace: Where to measure.
+        results: Where records are kept.
+        scale: The scale's name, for records.
+        command: The command that measures a condition.
+        known: Further conditions that the folder may hold records of, whose LMs must be the same.
+
+    Raises:
+        KnnlmError: The folder holds records of an LM that came out differently.
+    """
+    began = time.monotonic()
+    ordered = grouped_by_lm(conditions)
+    missing = [condition for condition in ordered if not _measured(results, condition)]
+    fingerprints = _known_lms(results, (*known, *ordered))
+    for number, condition in enumerate(missing, start=1):
+        log.info(f"[{number}/{len(missing)}] {condition.name}")
+        for lm in {lm.lm for lm in (*condition.other_lms, condition.lm)} & fingerprints.keys():
+            _refuse_another_lm(lm, fingerprints.pop(lm), workspace, results)
+        _measure(condition, workspace, results, scale, command(condition))
+    return Outcome(results.path, len(ordered), len(missing), time.monotonic() - began)
+
+
+def _measured(results: ResultsFolder, condition: Condition[W]) -> bool:
+    """Whether the folder holds the condition's record, made with what it is made with now."""
+    record = results.read(condition.name)
+    return record is not None and record.get("made_with") == condition.made_with
+
+
+def _measure(
+    condition: Condition[W], workspace: W, results: ResultsFolder, scale: str, command: str
+) -> None:
+    clock = _Clock(workspace, condition.name)
+    try:
+        result = condition.measure(workspace)
+    except BaseException:
+        clock.keep()
+        raise
+    lms = workspace.lms
+    results.write(
+        condition.name,
+        {
+            "kind": condition.kind,
+            "scale": scale,
+            "what": condition.describe(),
+            "made_with": condition.made_with,
+            "results": result,
+            "provenance": {
+                "model": lms.model(*condition.lm).fingerprint,
+                "other_models": [(*lm, lms.model(*lm).fingerprint) for lm in condition.other_lms],
+                "train_seconds": lms.training_seconds(condition.lm[0]),
+                "others_train_seconds": {
+                    name: lms.training_seconds(name) for name, _ in condition.other_lms
+                },
+                "seed": lms.seed(condition.lm[0]),
+                **provenance(command, clock.seconds()),
+            },
+        },
+    )
+    clock.forget()
+
+
+class _Clock:
+    """The seconds of one condition, those before an interruption included. Training is left out: an
+    LM serves many conditions and has a clock of its own."""
+
+    def __init__(self, workspace: Workspace, name: str) -> None:
+        self.file, self.lms = workspace.folder / "clocks" / f"{name}.json", workspace.lms
+        self.before = float(read_json(self.file)["seconds"]) if self.file.is_file() else 0.0
+        self.began, self.trained = time.monotonic(), self.lms.seconds
+
+    def seconds(self) -> float:
+        return self.before + time.monotonic() - self.began - (self.lms.seconds - self.trained)
+
+    def keep(self) -> None:
+        """After an interruption, for the next process."""
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        write_json(self.file, {"seconds": self.seconds()})
+
+    def forget(self) -> None:
+        """After the record was written."""
+        self.file.unlink(missing_ok=True)
+
+
+_Fingerprints = dict[int | None, set[str]]  # of one LM, at each update
+
+
+def _known_lms(
+    results: ResultsFolder, conditions: Iterable[Condition[W]]
+) -> dict[str, _Fingerprints]:
+    """The LMs that the folder's records were made with."""
+    known: dict[str, _Fingerprints] = {}
+    for condition in grouped_by_lm(conditions):
+        if (record := results.read(condition.name)) is not None and "provenance" in record:
+            made = record["provenance"]
+            used = [*made.get("other_models", ()), (*condition.lm, made["model"])]
+            for name, step, fingerprint in used:
+                known.setdefault(name, {}).setdefault(step, set()).add(fingerprint)
+    return known
+
+
+def _refuse_another_lm(
+    name: str, known: _Fingerprints, workspace: Workspace, results: ResultsFolder
+) -> None:
+    """Records are compared token by token: an LM that is trained again must come out the same."""
+    if any({workspace.lms.model(name, step).fingerprint} != made for step, made in known.items()):
+        raise KnnlmError(
+            f"{results.path} holds records of another LM called {name} than the one in "
+            f"{workspace.lms.folder(name)} (another kind of CPU or number of threads trains "
+            f"another LM): choose another --out, or delete {workspace.folder} and train as before "
+            "('The same numbers again' in docs/reproduce.md)"
+        )
