@@ -9,6 +9,7 @@ decades; wider, while the best is at its end; then ever smaller steps around the
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -33,6 +34,38 @@ class TemperaturePoint(NamedTuple):
     units: float
     lam: float
     ppl: float
+
+
+class RememberedScores(TargetScores):
+    """Scores that are computed once for each τ, where several LMs are mixed with one component."""
+
+    def __init__(self, scores: TargetScores) -> None:
+        self.scores = scores
+        self.first_look, self.has_temperature = scores.first_look, scores.has_temperature
+        self._logs: dict[float, Logs] = {}
+        self._sample: tuple[NDArray[np.integer], TargetScores] | None = None
+
+    @cached_property
+    def unit(self) -> float:
+        """The unit of what is remembered."""
+        return self.scores.unit
+
+    def logprobs(self, tau: float) -> Logs:
+        """log p(target) at τ."""
+        return self.several([tau])[0]
+
+    def several(self, taus: Sequence[float]) -> list[Logs]:
+        """The same at several τ."""
+        new = [tau for tau in dict.fromkeys(taus) if tau not in self._logs]
+        if new:
+            self._logs.update(zip(new, self.scores.several(new), strict=True))
+        return [self._logs[tau] for tau in taus]
+
+    def sample(self, rows: NDArray[np.integer]) -> TargetScores:
+        """The same for some queries, remembered too."""
+        if self._sample is None or not np.array_equal(self._sample[0], rows):
+            self._sample = (rows, RememberedScores(self.scores.sample(rows)))
+        return self._sample[1]
 
 
 def best_temperature(
