@@ -2,52 +2,56 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-import knnlm.experiments.demo as module
 from knnlm.cli.main import run
+from knnlm.datastore.entries import open_entries
+from knnlm.evaluation.settings import load_settings, save_settings
+from knnlm.experiments.knn_condition import KNNCondition
+from knnlm.experiments.workspace import Workspace
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A demo that was interrupted after its third row and run again."""
+    """A demo that was interrupted after its third condition."""
     out = tmp_path_factory.mktemp("demo") / "demo"
-    real, calls = module._measure, []
+    real, calls = KNNCondition.measure, []
 
-    def interrupted(*args: object) -> object:
-        calls.append(1)
+    def interrupted(condition: KNNCondition, workspace: Workspace) -> dict[str, Any]:
+        calls.append(condition.name)
         if len(calls) == 4:
             raise KeyboardInterrupt
-        return real(*args)  # type: ignore[arg-type]
+        return real(condition, workspace)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_measure", interrupted)
+        patch.setattr(KNNCondition, "measure", interrupted)
         assert run(["demo", "--scale", "smoke", "--out", str(out)]) == 1
     assert len(list((out / "rows").iterdir())) == 3
     assert not (out / "report.html").exists()
     return out
 
 
-def test_it_goes_on_after_an_interruption_and_reports(
+def test_it_resumes_after_an_interruption_and_reports(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kept = {p.name: p.stat().st_mtime_ns for p in (folder / "rows").iterdir()}
     assert run(["demo", "--scale", "smoke", "--out", str(folder), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    shown = json.loads(capsys.readouterr().out)
     assert {
         p.name: p.stat().st_mtime_ns for p in (folder / "rows").iterdir() if p.name in kept
     } == kept
-    settings = {(row["key"], row["metric"], row["mask"] == "exact") for row in found["rows"]}
+    settings = {(row["key"], row["metric"], row["mask"] == "exact") for row in shown["rows"]}
     assert settings == {
         (k, m, e) for k in ("att", "ffn") for m in ("l2", "ip") for e in (True, False)
     }
-    best = found["best"]
-    assert best in found["rows"]
-    assert best["valid_ppl"] == min(row["valid_ppl"] for row in found["rows"])
-    assert best["interp_ppl"] <= 0.93 * found["base_ppl"]
+    best = shown["best"]
+    assert best in shown["rows"]
+    assert best["valid_ppl"] == min(row["valid_ppl"] for row in shown["rows"])
+    assert best["interp_ppl"] <= 0.93 * shown["base_ppl"]
     assert best["ratio_ci95"][1] < 1
-    page = Path(found["report"]).read_text()
+    page = Path(shown["report"]).read_text()
     assert "Retrieval lowered perplexity on unseen text" in page
     assert page.count("<svg") == 2
 
@@ -60,3 +64,42 @@ def test_run_again_it_shows_the_same_page(folder: Path, capsys: pytest.CaptureFi
     output = capsys.readouterr().out
     assert "report.html" in output
     assert "What to try next" in output
+
+
+def test_the_next_commands_find_settings_and_clusters(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["info", str(folder / "store"), "--json"]) == 0
+    capsys.readouterr()
+    assert len(load_settings(open_entries(folder / "store"))) == 8
+    test = ["--embedded", "--json"]
+    assert run(["eval", str(folder / "store"), *test]) == 0
+    assert run(["eval", str(folder / "store"), *test, "--component", "clusters"]) == 0
+    with_neighbors, with_clusters = map(json.loads, capsys.readouterr().out.splitlines())
+    assert with_neighbors["interp_ppl"] < with_neighbors["base_ppl"]
+    assert with_clusters["interp_ppl"] < with_clusters["base_ppl"]
+
+
+def test_settings_that_the_user_tuned_since_are_kept(folder: Path) -> None:
+    store = open_entries(folder / "store")
+    own = load_settings(store)[0]._replace(text="of the user", lam=0.125)
+    save_settings(store, own)
+    assert run(["demo", "--scale", "smoke", "--out", str(folder)]) == 0
+    assert load_settings(store)[0] == own
+
+
+def test_a_demo_of_another_scale_is_left_alone(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = {p: p.stat().st_mtime_ns for p in folder.rglob("*") if p.name != ".lock"}
+    assert run(["demo", "--out", str(folder)]) == 1
+    assert "holds results of scale smoke, not demo" in capsys.readouterr().err
+    assert {p: p.stat().st_mtime_ns for p in folder.rglob("*") if p.name != ".lock"} == before
+
+
+def test_an_unknown_scale_gets_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["demo", "--scale", "smok", "--out", str(tmp_path / "out")]) == 2
+    assert "unknown scale 'smok': did you mean 'smoke'?" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

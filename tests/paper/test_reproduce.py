@@ -18,7 +18,6 @@ import pytest
 from knnlm.cli.main import run
 from knnlm.datastore.entries import open_entries
 from knnlm.experiments.records import load_records
-from knnlm.experiments.texts import HubArticles
 from knnlm.files import write_json
 from knnlm.paper.conditions import most_neighbours, unique_rows
 from knnlm.paper.measure import Bench
@@ -26,7 +25,6 @@ from knnlm.paper.plan import plan
 from knnlm.paper.recipes import capacity, chosen, recipes
 from knnlm.paper.rows import Unmasked
 from knnlm.paper.scales import SCALES, SMOKE_SCALE
-from knnlm.text.documents import HubDataset
 from tests.paper.conftest import Smoke
 
 # Every \\label of a table or figure of the paper, and every appendix: its label, or its number
@@ -338,27 +336,6 @@ def test_a_folder_with_other_things_is_left_alone(
     assert run(["reproduce", "all", "--scale", "smoke", "--out", str(tmp_path)]) == 1
     assert "is not empty (thesis.tex …): choose another --out" in capsys.readouterr().err
     assert sorted(p.name for p in tmp_path.iterdir() if p.name != ".lock") == ["thesis.tex"]
-
-
-def test_lines_of_the_hub_become_articles_again(tmp_path: Path) -> None:
-    lines = [
-        "",
-        " = One = \n",
-        "",
-        " first text \n",
-        " = = Part = = \n",
-        " more \n",
-        "",
-        " = Two = \n",
-        "",
-        " second \n",
-    ]
-    rows = "\n".join(json.dumps({"text": line}) for line in lines)
-    (tmp_path / "train.jsonl").write_text(rows + "\n")
-    found = list(HubArticles(HubDataset(str(tmp_path), None, "train")))
-    assert [d.name.partition(": ")[2] for d in found] == ["One", "Two"]
-    assert "more" in found[0].text
-    assert found[0].line_ends
 
 
 def test_queries_are_the_same_random_tokens_for_every_lm(smoke: Smoke) -> None:

@@ -36,7 +36,7 @@ def test_decoded_scores_of_an_indexs_own_neighbours_are_its_scores(
 
 
 @given(cases(), st.integers(1, 200))
-def test_zero_entries_are_found_where_a_search_among_them_finds_them(case: Case, zeros: int) -> None:
+def test_zero_entries_are_where_a_search_among_them_finds_them(case: Case, zeros: int) -> None:
     clean = exact_search(case.h_ds, column(case.w_ds), case.k, case.metric)
     queries = column(case.h_ds.astype(np.float32))
     merged = with_zeros(InMemory(clean), queries, case.metric, zeros, len(case.w_ds)).read(

@@ -103,11 +103,11 @@ class Costs:
             preset = lm.preset
             blocks, embedding = self.parameters(name)
             tokens = preset.steps * preset.batch * preset.context
-            what = f"{name}: {preset.steps:,} updates of {preset.batch} × {preset.context} tokens"
+            label = f"{name}: {preset.steps:,} updates of {preset.batch} × {preset.context} tokens"
             work = SLOWER["train"] * 6 * (blocks + preset.embeddings * embedding) * tokens
             size = 4 * (blocks + (1 + preset.embeddings) * embedding)
             # weights, best, last with two moments, and each checkpoint twice
-            steps.append(Step("train", what, work, size * (5 + 2 * len(preset.keep))))
+            steps.append(Step("train", label, work, size * (5 + 2 * len(preset.keep))))
         return steps
 
     def building(self, lm: Checkpoint, other_state: str = "", datastore: bool = True) -> Step:
@@ -116,9 +116,9 @@ class Costs:
         width, keys = self.lms[lm.lm].shape.width, 1 if other_state else 2
         name = lm.lm + (f" at update {lm.step:,}" if lm.step is not None else "")
         name += f", {other_state}" if other_state else ""
-        what = f"{name}: {entries:,} entries of {width}" + ("" if datastore else ", no datastore")
+        label = f"{name}: {entries:,} entries of {width}" + ("" if datastore else ", no datastore")
         work = SLOWER["build"] * 2 * _OVERLAP * self.parameters(lm.lm)[0] * entries
-        return Step("build", what, work, entries * (2 * keys * width + 12))
+        return Step("build", label, work, entries * (2 * keys * width + 12))
 
     def deriving(self, searches: Iterable[SearchSpec]) -> list[Step]:
         """Datastores made from datastores, each once."""
@@ -131,8 +131,10 @@ class Costs:
                 if s.fraction < 1:
                     parts.append(f"{s.fraction:.0%} of the entries, draw {s.draw}")
                 parts += [f"{s.zeros:.0%} zero entries"] if s.zeros else []
-                what = ", ".join(parts)
-                steps[what] = Step("derive", what, 0.0, self.entries(s) * (2 * self.width(s) + 12))
+                label = ", ".join(parts)
+                steps[label] = Step(
+                    "derive", label, 0.0, self.entries(s) * (2 * self.width(s) + 12)
+                )
         return list(steps.values())
 
     def searching(self, searches: Mapping[SearchSpec, int]) -> list[Step]:
@@ -151,8 +153,8 @@ class Costs:
         learned_from = min(entries, max(1 << 16, 256 * lists))
         rounds = _KMEANS_ROUNDS * learned_from + entries
         work = SLOWER["kmeans"] * 2 * width * rounds * (lists + 256)
-        what = f"{spec.lm} {spec.state} {spec.metric}: {factory}, {entries:,} entries"
-        return Step("index", what, work, entries * (code + 8))
+        label = f"{spec.lm} {spec.state} {spec.metric}: {factory}, {entries:,} entries"
+        return Step("index", label, work, entries * (code + 8))
 
     def search(self, spec: SearchSpec, k: int) -> Step:
         """A search for the queries of both texts."""
@@ -164,11 +166,11 @@ class Costs:
             lists, code = _factory_numbers(spec.factory or default_factory(entries, width), width)
             probed = min(1.0, (spec.nprobe or 1) / lists)
             work = SLOWER["lookup"] * queries * entries * probed * code
-        what = (
+        label = (
             f"{spec.lm} {spec.state} {spec.metric} {'exact' if spec.exact else 'index'}: "
             f"{queries:,} queries, {entries:,} entries, k {k:,}"
         )
-        return Step("search", what, work, queries * k * 8)
+        return Step("search", label, work, queries * k * 8)
 
     def entries(self, spec: SearchSpec) -> int:
         """Entries of the datastore that is searched."""

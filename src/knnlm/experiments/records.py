@@ -17,9 +17,8 @@ from knnlm.experiments.texts import Texts
 from knnlm.files import fingerprint, read_json, write_json, write_lock
 
 FORMAT = 1
-CLAIM = "scale.json"
-RECORDS = "rows"
-WORK = "work"
+CLAIM, RECORDS, WORK = "scale.json", "rows", "work"
+# "row" and "rows" are the names, in folders and files that exist, of conditions and queries
 
 
 class Claim(NamedTuple):
