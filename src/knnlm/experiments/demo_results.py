@@ -1,25 +1,26 @@
-"""The page of `knnlm demo`: its table, curves, one explained passage, facts and next commands."""
+"""What `knnlm demo` shows: its table, curves, one explained passage, facts and next commands."""
 
 import math
 from typing import NamedTuple
 
-from knnlm.api.explain import passage
-from knnlm.evaluation.tuning import (
-    Evaluation,
-    Scored,
-    TunedSettings,
-    lambda_curve,
-    score,
-    tau_sweep,
-    votes_of,
-)
+import numpy as np
+
+from knnlm.api.explain import explain_passage
+from knnlm.components.knn import KNN
+from knnlm.evaluation.evaluate import Evaluation
+from knnlm.evaluation.metrics import perplexity
+from knnlm.evaluation.mixing import mix
+from knnlm.evaluation.settings import TunedSettings
+from knnlm.evaluation.temperature import temperature_sweep
 from knnlm.experiments.scales import EmbeddedScale
 from knnlm.experiments.searches import SearchSpec
 from knnlm.experiments.workspace import SearchData, Workspace
-from knnlm.report.content import Curve, Page, Row
-from knnlm.search.retrieval import EXACT
+from knnlm.report.results import ConditionResult, Curve, DemoResults
+from knnlm.search.retrieval import Retrieval
 from knnlm.training.defaults import KIND
 from knnlm.version import __version__
+
+_LAMBDAS = tuple(float(lam) for lam in np.linspace(0, 0.98, 41))
 
 
 class Measured(NamedTuple):
@@ -30,15 +31,21 @@ class Measured(NamedTuple):
     evaluation: Evaluation
     seconds: float
 
+    @property
+    def retrieval(self) -> Retrieval:
+        """How it retrieves: every condition of the demo does."""
+        assert self.tuned.retrieval is not None
+        return self.tuned.retrieval
 
-def demo_page(
+
+def demo_results(
     scale: EmbeddedScale,
     workspace: Workspace,
     measured: list[Measured],
     clusters: Evaluation,
     command: str,
     out: str,
-) -> Page:
+) -> DemoResults:
     """Everything that the demo shows.
 
     Args:
@@ -51,49 +58,59 @@ def demo_page(
     """
     data = workspace.data(SearchSpec())
     best = min(measured, key=lambda condition: condition.tuned.interp_ppl)
-    curves = [_curves(data, condition.tuned) for condition in measured]
+    curves = [_curves(data, condition) for condition in measured]
+    shown = KNN(data.store, best.retrieval, best.tuned.temperature)
     tokenizer = workspace.lms.model("main").tokenizer
-    return Page(
-        title="knnlm demo: an LM and its nearest neighbors on Python's own documentation",
-        rows=tuple(_row(condition) for condition in measured),
+    return DemoResults(
+        title="knnlm demo: a language model and its nearest neighbors on Python's own documentation",
+        conditions=tuple(_condition(condition) for condition in measured),
         tokens=data.test.count,
         words=data.test.words,
-        store_rows=data.store.count,
+        entries=data.store.count,
         temperature_curves=tuple(taus for taus, _ in curves),
         lambda_curves=tuple(lambdas for _, lambdas in curves),
-        passage=passage(data.store, data.test, best.tuned, tokenizer),
+        passage=explain_passage(
+            data.store, data.test, shown, best.retrieval, best.tuned.lam, tokenizer
+        ),
         facts=_facts(scale, workspace, data, measured, clusters),
         commands=_next_commands(out),
         command=command,
     )
 
 
-def _curves(data: SearchData, tuned: TunedSettings) -> tuple[Curve, Curve]:
+def _curves(data: SearchData, condition: Measured) -> tuple[Curve, Curve]:
     """Validation perplexity against τ (λ fitted at each) and against λ (at the tuned τ)."""
-    search = tuned.retrieval
-    label = f"{search.key} {search.metric} {'exact' if search.mask == EXACT else 'approximate'}"
-    scored: Scored = score(data.store, data.valid, tuned)
-    points = tau_sweep(scored.lm, votes_of(data.store, data.valid, search))
+    retrieval, tuned = condition.retrieval, condition.tuned
+    search = "exact" if retrieval.exact else "approximate"
+    label = f"{retrieval.key} {retrieval.metric} {search}"
+    lm = data.valid.lm_logprob.astype(np.float64)
+    votes = KNN(data.store, retrieval).target_scores(data.valid)
+    points = temperature_sweep(lm, votes)
     taus = Curve(
         label,
         tuple(point.units for point in points),
         tuple(point.ppl for point in points),
         (tuned.temperature_units, tuned.interp_ppl),
     )
-    lambdas, perplexities = zip(*lambda_curve(scored), strict=True)
-    return taus, Curve(label, lambdas, perplexities, (tuned.lam, tuned.interp_ppl))
+    knn = votes.logprobs(tuned.temperature)
+    perplexities = tuple(perplexity(mix(lm, knn, lam)) for lam in _LAMBDAS)
+    return taus, Curve(label, _LAMBDAS, perplexities, (tuned.lam, tuned.interp_ppl))
 
 
-def _row(condition: Measured) -> Row:
+def _condition(condition: Measured) -> ConditionResult:
     """The condition's row of the table."""
-    search, evaluation = condition.tuned.retrieval, condition.evaluation
-    same = {name: getattr(evaluation, name) for name in Row._fields if hasattr(evaluation, name)}
+    retrieval, evaluation = condition.retrieval, condition.evaluation
+    same = {
+        name: getattr(evaluation, name)
+        for name in ConditionResult._fields
+        if hasattr(evaluation, name)
+    }
     same["ratio_ci95"] = evaluation.ratio_ci95 or (math.nan, math.nan)
-    return Row(
-        key=search.key,
-        metric=search.metric,
-        mask=condition.factory,
-        score=search.score,
+    return ConditionResult(
+        key=retrieval.key,
+        metric=retrieval.metric,
+        search=condition.factory,
+        score=retrieval.score,
         valid_ppl=condition.tuned.interp_ppl,
         seconds=condition.seconds,
         **same,
