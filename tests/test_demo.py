@@ -8,6 +8,8 @@ import pytest
 import knnlm.experiments.demo as module
 from knnlm.cli.main import run
 
+pytestmark = pytest.mark.pipeline
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:

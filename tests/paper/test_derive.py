@@ -29,6 +29,7 @@ def test_draws_are_different_parts_and_each_is_repeatable() -> None:
     assert len(np.unique(a)) == 100
 
 
+@pytest.mark.pipeline
 def test_an_interrupted_derivation_goes_on(store: Entries, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_ROWS", 100)
     calls = []

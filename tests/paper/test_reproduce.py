@@ -27,6 +27,8 @@ from knnlm.paper.scales import SCALES, SMOKE_SCALE, HubArticles
 from knnlm.text.documents import HubDataset
 from tests.paper.conftest import Smoke
 
+pytestmark = pytest.mark.pipeline
+
 # Every \\label of a table or figure of the paper, and every appendix: its label, or its number
 # where it has none.
 TABLES = {

@@ -20,6 +20,8 @@ from tests.conftest import prose
 from tests.hidden_states import models
 from tests.models.gguf_file import write_gguf
 
+pytestmark = pytest.mark.pipeline
+
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Any:

@@ -13,6 +13,8 @@ from knnlm.training.entry_batches import Batch, RowBatches
 from knnlm.training.fit import BEST, FitResult, FitSettings, fit
 from tests.arrays import column
 
+pytestmark = pytest.mark.pipeline
+
 DEFAULT_FIT = FitSettings(lr=0.05, epochs=6, patience=3)
 
 

@@ -19,7 +19,7 @@ from knnlm.models.load import load_model
 from knnlm.training.language_model import LAST, RECORD, Trained
 from tests.training.training import TINY, Texts, contents, interrupt_after, write_text
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [pytest.mark.pipeline, pytest.mark.usefixtures("one_thread")]
 LONGER = dataclasses.replace(TINY, steps=200)
 
 
