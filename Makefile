@@ -5,14 +5,20 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 OUT ?= demo
 
-.PHONY: demo test lint format readme clean
+.PHONY: demo test unit lint format readme clean
 
 demo: $(STAMP)
 	$(BIN)/knnlm demo --out $(OUT)
 
 # One BLAS thread in each of two workers: more threads than cores only spin.
+PYTEST := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/pytest -n 2 --dist worksteal
+
 test: $(STAMP)
-	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/pytest -n 2 --dist worksteal $(ARGS)
+	$(PYTEST) $(ARGS)
+
+# Without the tests that train, build, run commands or kill processes: under a minute.
+unit: $(STAMP)
+	$(PYTEST) -m "not pipeline" $(ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

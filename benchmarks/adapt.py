@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from knnlm.resolve import the_model
 
 import knnlm
 from knnlm.api import Loaded
@@ -25,7 +26,6 @@ from knnlm.datastore.entries import Entries
 from knnlm.files import finite
 from knnlm.hidden_states.forward import BATCH_TOKENS
 from knnlm.models.load import LanguageModel
-from knnlm.resolve import the_model
 from knnlm.text.local_files import Files
 from knnlm.text.portions import Excerpts
 from knnlm.text.tokenizer import encode_documents, encode_prompt

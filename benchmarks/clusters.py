@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from knnlm.resolve import the_model
 
 import knnlm
 from knnlm.api import queries, source
@@ -24,7 +25,6 @@ from knnlm.evaluation.mixing import mix
 from knnlm.evaluation.settings import choose_settings
 from knnlm.evaluation.tuning import evaluate, evaluate_component, score
 from knnlm.files import finite
-from knnlm.resolve import the_model
 from knnlm.training.distillation import FOLDER
 
 _KEPT = (

@@ -49,6 +49,7 @@ def stand_ins(tmp_path: Path, texts: dict[str, Path], monkeypatch: pytest.Monkey
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.pipeline
 @pytest.mark.usefixtures("stand_ins")
 def test_the_guides_commands_run_as_they_stand(capsys: pytest.CaptureFixture[str]) -> None:
     block = re.search(r"<!-- commands: run by tests -->\n```bash\n(.*?)```", GUIDE, re.DOTALL)
@@ -60,6 +61,7 @@ def test_the_guides_commands_run_as_they_stand(capsys: pytest.CaptureFixture[str
         assert run(words[1:]) == 0, capsys.readouterr().err
 
 
+@pytest.mark.pipeline
 def test_the_commands_of_reproduce_run_as_they_stand(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,6 +3,10 @@
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.pipeline
+
 PROGRAM = """
 import importlib, pkgutil, sys
 import filelock

@@ -30,6 +30,7 @@ def short_embedded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.pipeline
 @pytest.mark.usefixtures("short_embedded")
 def test_the_commands_run_as_they_stand(capsys: pytest.CaptureFixture[str]) -> None:
     commands = [line.partition("#")[0].strip() for line in block("commands").splitlines()]
@@ -40,12 +41,14 @@ def test_the_commands_run_as_they_stand(capsys: pytest.CaptureFixture[str]) -> N
         assert run(words[1:]) == 0, capsys.readouterr().err
 
 
+@pytest.mark.pipeline
 @pytest.mark.usefixtures("short_embedded")
 def test_the_example_runs_as_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
     exec(compile(block("example"), "README.md", "exec"), {})
     assert re.search(r"\d+\.\d → \d+\.\d at λ = 0\.\d\d", capsys.readouterr().out)
 
 
+@pytest.mark.pipeline
 def test_the_answer_is_what_the_committed_records_say() -> None:
     from docs.readme import with_answer
 

@@ -10,6 +10,8 @@ import pytest
 from knnlm.cli.main import run
 from knnlm.files import read_json, write_json
 
+pytestmark = pytest.mark.pipeline
+
 
 @pytest.fixture(scope="module")
 def built(

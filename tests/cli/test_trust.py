@@ -12,6 +12,8 @@ import pytest
 from knnlm.cli.main import run
 from knnlm.datastore.manifest import MANIFEST
 
+pytestmark = pytest.mark.pipeline
+
 Ask = Callable[..., dict[str, Any]]
 Complain = Callable[..., str]
 

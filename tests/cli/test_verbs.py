@@ -10,6 +10,8 @@ import pytest
 
 from knnlm.cli.main import run, spread_texts
 
+pytestmark = pytest.mark.pipeline
+
 
 def ask(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:
     """Run a verb with --json; stdout must be one JSON object and nothing else."""

@@ -43,6 +43,7 @@ def holds_each_token_once(store: Entries, lm: LanguageModel, source: Texts) -> N
     assert store.table.manifest["summary"]["documents"] == len(documents)
 
 
+@pytest.mark.pipeline
 @given(
     st.lists(st.integers(0, 40), min_size=1, max_size=8).filter(any),
     st.integers(1, 20).flatmap(lambda w: st.tuples(st.just(w), st.integers(1, w))),

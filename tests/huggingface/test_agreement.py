@@ -13,6 +13,8 @@ from knnlm.evaluation.tuning import score
 from knnlm.models.load import load_model
 from tests.conftest import prose
 
+pytestmark = pytest.mark.pipeline
+
 
 @pytest.fixture(scope="module")
 def store(

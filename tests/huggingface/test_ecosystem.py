@@ -11,6 +11,8 @@ import transformers
 
 from tests.huggingface.making import PROMPTS, Made, alone, dense
 
+pytestmark = pytest.mark.pipeline
+
 
 def test_a_text_generation_pipeline(made: Made, tokenizer: Any) -> None:
     pipe = transformers.pipeline("text-generation", model=made.model, tokenizer=tokenizer)

@@ -16,6 +16,8 @@ from knnlm.huggingface import KNNLMForCausalLM
 from tests.hidden_states import models
 from tests.huggingface.making import Made, dense, knn_lm
 
+pytestmark = pytest.mark.pipeline
+
 IDS = [0, 45, 67, 89, 120, 31, 88]
 
 

@@ -25,6 +25,8 @@ from tests.huggingface.making import (
     left_padded,
 )
 
+pytestmark = pytest.mark.pipeline
+
 # transformers itself batches these wrongly or not at all: they do not take their attention from its
 # interface
 NOT_BATCHED_CONTINUOUSLY = {

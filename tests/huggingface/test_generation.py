@@ -14,6 +14,8 @@ from knnlm.errors import UsageError
 from knnlm.huggingface.generation import Sampling, generate
 from knnlm.text.tokenizer import encode_prompt
 
+pytestmark = pytest.mark.pipeline
+
 
 @pytest.fixture(scope="module")
 def store(tuned_store: Path) -> Path:

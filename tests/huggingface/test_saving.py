@@ -15,6 +15,8 @@ from knnlm.huggingface import KNNLMForCausalLM
 from tests.hidden_states import models
 from tests.huggingface.making import GREEDY, PROMPTS, Made, alone, greedy_by_hand, knn_lm
 
+pytestmark = pytest.mark.pipeline
+
 
 @pytest.fixture(params=["gpt2", "opt", "llama", "gemma2", "falcon"])  # tied and untied heads
 def made(request: pytest.FixtureRequest, text: Path, tokenizer: Any, tmp_path: Path) -> Made:

@@ -2,12 +2,12 @@
 
 import numpy as np
 import torch
+from knnlm.paper.calibrated import Calibration, calibrate, calibrated_logprobs, tempered_logprobs
 
 from knnlm.datastore.build import build_entries
 from knnlm.datastore.entries import Entries, open_entries
 from knnlm.hidden_states import StateReader
 from knnlm.models.load import LanguageModel
-from knnlm.paper.calibrated import Calibration, calibrate, calibrated_logprobs, tempered_logprobs
 from knnlm.paper.other_states import other_state
 
 

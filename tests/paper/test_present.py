@@ -20,6 +20,7 @@ from tests.paper.conftest import Smoke
 RESULTS = sorted(Path(__file__).parents[2].glob(f"docs/results/*/{CLAIM}"))
 
 
+@pytest.mark.pipeline
 @pytest.mark.parametrize("file", RESULTS, ids=lambda f: f.parent.name)
 def test_committed_reports_are_what_committed_records_say(file: Path) -> None:
     folder = file.parent
@@ -32,6 +33,7 @@ def test_committed_reports_are_what_committed_records_say(file: Path) -> None:
     }
 
 
+@pytest.mark.pipeline
 def test_a_number_that_changes_changes_the_report(smoke: Smoke) -> None:
     before = render(smoke.records, smoke.scale)
     assert before == {name: (smoke.folder / name).read_text() for name in before}

@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from knnlm.paper.calibrated import tempered_logprobs
 
 from knnlm import api
 from knnlm.datastore.entries import Entries, open_entries
@@ -16,7 +17,6 @@ from knnlm.evaluation.mixing import fit_lambda, fit_shares, mix, mix_all
 from knnlm.experiments.derive import derive
 from knnlm.files import fingerprint, read_json
 from knnlm.models.load import LanguageModel
-from knnlm.paper.calibrated import tempered_logprobs
 from knnlm.paper.ensembles import FACTORS
 from knnlm.paper.located import context_lengths, correlation, located
 from knnlm.paper.numbers import base_of

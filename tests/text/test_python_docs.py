@@ -11,6 +11,8 @@ from knnlm.text import python_docs
 from knnlm.text.documents import SPLITS, Document
 from knnlm.text.python_docs import PythonDocs, PythonDocsSplit, split_of
 
+pytestmark = pytest.mark.pipeline
+
 
 @pytest.fixture(scope="module")
 def parts() -> dict[str, list[Document]]:

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from knnlm.evaluation.component_temperature import at_best_tau, at_best_taus, at_tau
 
 from knnlm.components.head import Head, new_head
 from knnlm.datastore.entries import Entries
 from knnlm.errors import KnnlmError, UsageError
-from knnlm.evaluation.component_temperature import at_best_tau, at_best_taus, at_tau
 from knnlm.evaluation.metrics import perplexity
 from knnlm.evaluation.mixing import fit_lambda, mix
 from knnlm.tensors import save_tensors

@@ -23,6 +23,8 @@ from tests.search.conftest import built as built
 from tests.search.conftest import lm as lm
 from tests.search.conftest import store as store
 
+pytestmark = pytest.mark.pipeline
+
 QUICK = {"lr": 1e-2, "epochs": 2}
 HEAD = {"kind": "embeddings", "name": "head", **QUICK}
 HEAD_WORDS = ["--kind", "embeddings", "--name", "head", "--lr", "0.01", "--epochs", "1"]

@@ -13,6 +13,8 @@ from knnlm.training.fit import RECORD, FitResult, FitSettings, fit
 from knnlm.training.loop import BEST, Diverged
 from tests.arrays import column
 
+pytestmark = pytest.mark.pipeline
+
 SETTINGS = FitSettings(lr=0.05, epochs=6, patience=3)
 
 

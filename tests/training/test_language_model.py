@@ -25,7 +25,7 @@ from knnlm.training.language_model import (
 from knnlm.training.token_batches import validation_windows
 from tests.training.training import TINY, Texts, contents, write_text
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [pytest.mark.pipeline, pytest.mark.usefixtures("one_thread")]
 
 
 class Unreadable(NamedTuple):

@@ -20,7 +20,7 @@ from knnlm.training.language_model import RECORD, RUN, TrainingResult
 from knnlm.training.loop import BEST, LAST
 from tests.training.training import TINY, Texts, contents, interrupt_after, write_text
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [pytest.mark.pipeline, pytest.mark.usefixtures("one_thread")]
 LONGER = dataclasses.replace(TINY, steps=200)
 SAVED = Path(RUN, LAST)
 

@@ -17,7 +17,7 @@ from knnlm.text.tokenizer import joined_tokens
 from knnlm.training.language_model import train
 from tests.training.training import TINY, Texts, interrupt_after
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [pytest.mark.pipeline, pytest.mark.usefixtures("one_thread")]
 
 
 def weights(folder: Path) -> bytes:

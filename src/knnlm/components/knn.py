@@ -30,6 +30,7 @@ from knnlm.components.base import (
 from knnlm.datastore.entries import Entries
 from knnlm.datastore.sampling import evenly_spaced
 from knnlm.errors import KnnlmError
+from knnlm.search import defaults
 from knnlm.search.blocks import NeighborBlocks, NeighborsInMemory
 from knnlm.search.cache import cached_neighbors
 from knnlm.search.exact import exact_search
@@ -38,7 +39,6 @@ from knnlm.search.neighbors import Neighbors, recall
 from knnlm.search.retrieval import Retrieval, Search, open_search
 
 _BLOCK = 1 << 12
-_RECALL_QUERIES = 128
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +119,7 @@ class KNN(Component):
         if self.retrieval.index is None:
             return 1.0
         retrieval, column = self.retrieval, self.entries.key(self.retrieval.key)
-        rows = evenly_spaced(len(queries.targets), _RECALL_QUERIES)
+        rows = evenly_spaced(len(queries.targets), defaults.RECALL_QUERIES)
         states = queries.states(self.keys)[rows]
         index = open_index(self.entries, self.retrieval.index)
         truth = exact_search(states, column, retrieval.k, retrieval.metric)
