@@ -38,7 +38,8 @@ def test_modules_have_a_docstring(path: Path) -> None:
 def test_functions_fit_on_a_screen(path: Path) -> None:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            assert (node.end_lineno or 0) - node.lineno <= 60, node.name
+            # a signature is a list of options, one a line since the formatter decides
+            assert (node.end_lineno or 0) - node.body[0].lineno <= 60, node.name
 
 
 @pytest.mark.parametrize("path", FILES, ids=str)

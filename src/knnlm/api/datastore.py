@@ -310,7 +310,8 @@ class Datastore:
         return inventory(self.entries)
 
     def verify(self) -> VerifyResult:
-        """Compare every byte of the datastore, its indexes, components and caches with its checksum.
+        """Compare every byte of the datastore, its indexes, components and caches with its
+        checksum.
 
         Raises:
             DamagedError: If a file is damaged or missing.

@@ -58,7 +58,8 @@ class DatastoreInfo:
             f"  columns  {columns}",
             f"  model    {model['class']} from {self.model_source} ({model['fingerprint'][:12]})",
             *(f"  {key}      {words}" for key, words in self.meta["taps"].items()),
-            f"  text     {text['kind']}, {self.words:,} words; window {self.meta['window']}, stride "
+            f"  text     {text['kind']}, {self.words:,} words; window {self.meta['window']}, "
+            "stride "
             f"{self.meta['stride']}",
         ]
         for name, index in self.indexes.items():

@@ -1,4 +1,5 @@
-"""Results that show themselves: as lines in a terminal, as a table or colored text in a notebook."""
+"""Results that show themselves: as lines in a terminal, as a table or colored text in a
+notebook."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -42,7 +43,8 @@ class EvaluationResult(Evaluation):
 
 @dataclass(frozen=True)
 class Explanation:
-    """A text, token by token: p_LM, the component's p, P, and the neighbors with their documents."""
+    """A text, token by token: p_LM, the component's p, P, and the neighbors with their
+    documents."""
 
     tokens: tuple[ExplainedToken, ...]
     settings: TunedSettings

@@ -1,4 +1,5 @@
-"""Options that several verbs share, how a text is named on the command line, and how results print."""
+"""Options that several verbs share, how a text is named on the command line, and how results
+print."""
 
 import json
 import sys

@@ -1,10 +1,9 @@
 """M, /τ, Ŵ: every predictor that gives log p(token) from hidden states.
 
-`Component` is the one abstract base (base.py). Its siblings: `KNN`, the neighbors themselves, live or
-from the cache; `FullDatastore`, all entries; `Clusters`, the datastore compressed; `Head`,
+`Component` is the one abstract base (base.py). Its siblings: `KNN`, the neighbors themselves, live
+or from the cache; `FullDatastore`, all entries; `Clusters`, the datastore compressed; `Head`,
 `MixtureOfSoftmaxes` and `MLP`, learned from the entries; `Mixture`, several of them as one. What is
-kept with a datastore is found by name (stored.py). λ is not here: evaluation/ mixes.
-"""
+kept with a datastore is found by name (stored.py). λ is not here: evaluation/ mixes."""
 
 from knnlm.components.base import Component as Component
 from knnlm.components.base import LearnedComponent as LearnedComponent

@@ -2,8 +2,8 @@
 
 A component is a distribution p(token | hidden states) that is mixed with the base LM's. The kNN
 component is one; the full datastore, clusters, learned heads, mixtures of softmaxes, MLPs and
-mixtures of any of these are its siblings. They are tuned, evaluated, saved and generated with by the
-same code. No component knows λ, and none looks at the target it is asked about.
+mixtures of any of these are its siblings. They are tuned, evaluated, saved and generated with by
+the same code. No component knows λ, and none looks at the target it is asked about.
 
 Hidden states arrive as (B, X): those of several keys side by side, in the order of `keys`.
 """
@@ -135,6 +135,7 @@ class Component(ABC):
 
     def prepare(self) -> None:
         """Open what it needs, so that an error comes now and not in the middle of a text."""
+        return
 
     def recall(self, queries: Queries) -> float | None:
         """Share of the true neighbors that its search finds; None where nothing is retrieved."""
@@ -147,7 +148,8 @@ class Component(ABC):
 
 @dataclass(frozen=True, eq=False)
 class LearnedComponent(Component):
-    """A component that is a few tensors: its fields are what is saved, and what training changes."""
+    """A component that is a few tensors: its fields are what is saved, and what training
+    changes."""
 
     kind: ClassVar[str]
     """Its name in files and on the command line."""

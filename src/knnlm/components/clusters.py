@@ -1,12 +1,12 @@
 """The datastore as clusters: centroids instead of entries, and the token frequencies inside each.
 
-    p(v) = Σ_c softmax((C ⊗ h + b) / τ)_c · M[v, c]     M[v, c] = share of cluster c's entries that hold v
+    p(v) = Σ_c softmax((C ⊗ h + b) / τ)_c · M[v, c]
+    M[v, c] = share of cluster c's entries that hold v
 
-Our `centroids` are the paper's clustered W_ds; `bias` is b, zero unless it was learned. Of M only what
-is not zero is kept, sorted by token: `cluster_ids` says in which cluster, `log_shares` log M, and
-`counts` how many clusters each token is in. In log space; a token that no cluster holds has
-log p = -inf, as one that no neighbor holds has.
-"""
+Our `centroids` are the paper's clustered W_ds; `bias` is b, zero unless it was learned. Of M only
+what is not zero is kept, sorted by token: `cluster_ids` says in which cluster, `log_shares` log M,
+and `counts` how many clusters each token is in. In log space; a token that no cluster holds has log
+p = -inf, as one that no neighbor holds has."""
 
 import math
 from dataclasses import dataclass
@@ -60,7 +60,8 @@ class Clusters(LearnedComponent):
         return self.centroids.shape[1]
 
     def logprobs(self, states: torch.Tensor) -> torch.Tensor:
-        """log p over the vocabulary (B, V) for hidden states (B, D), largest weight taken out first."""
+        """log p over the vocabulary (B, V) for hidden states (B, D), largest weight taken out
+        first."""
         weights = self._scores(states.float()).log_softmax(1)
         vocabulary = torch.arange(self.vocab_size, device=states.device)
         tokens = torch.repeat_interleave(vocabulary, self.counts)

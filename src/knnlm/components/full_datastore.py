@@ -2,9 +2,8 @@
 
     p(v) = Σ_{i: token_i = v} softmax(W_ds ⊗ h_ds / τ)_i          over all i
 
-Neighbors are its largest terms. Entries are read once, a block at a time, and their weights summed as
-they come, for several τ at once; the largest score is taken out.
-"""
+Neighbors are its largest terms. Entries are read once, a block at a time, and their weights summed
+as they come, for several τ at once; the largest score is taken out."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence

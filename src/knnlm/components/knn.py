@@ -3,10 +3,9 @@
     p_kNN(v) = Σ_{i: token_i = v} softmax(score/τ)_i     = M · softmax(mask-to-k(W_ds ⊗ h_ds)/τ)
 
 Our `tau` is the paper's temperature; M is never a matrix here but a comparison (evaluation) or a
-scatter (generation). Log space throughout; a target that no neighbor voted for has log p = -inf, and
-a missing neighbor never votes. Neighbors of an evaluation text come from the cache, those of a text
-that is being generated from a live search: the same neighbors, and the same probabilities.
-"""
+scatter (generation). Log space throughout; a target that no neighbor voted for has log p = -inf,
+and a missing neighbor never votes. Neighbors of an evaluation text come from the cache, those of a
+text that is being generated from a live search: the same neighbors, and the same probabilities."""
 
 import dataclasses
 import math
@@ -115,7 +114,8 @@ class KNN(Component):
         _ = self.search
 
     def recall(self, queries: Queries) -> float:
-        """Share of the true k neighbors that the search finds, on some queries spread over a text."""
+        """Share of the true k neighbors that the search finds, on some queries spread over a
+        text."""
         if self.retrieval.index is None:
             return 1.0
         retrieval, column = self.retrieval, self.entries.key(self.retrieval.key)
@@ -231,7 +231,8 @@ def _log_votes(hits: NDArray[np.bool_], scores: NDArray[np.float32], tau: float)
 
 
 def _scaled(scores: NDArray[np.float32], tau: float) -> torch.Tensor:
-    """(score - best)/τ: the same softmax; fp32 keeps its digits where scores are large and close."""
+    """(score - best)/τ: the same softmax; fp32 keeps its digits where scores are large and
+    close."""
     values = torch.from_numpy(np.ascontiguousarray(scores, np.float32))
     best = values.max(1, keepdim=True).values
     return (values - torch.where(torch.isfinite(best), best, 0.0)) / tau

@@ -3,9 +3,8 @@
     p = softmax(E · f(x) / τ)        x = the hidden states, one after the other
     f(x) = A x + B · gelu(H · norm(x) + b)
 
-`norm` is a LayerNorm without gain or bias of each hidden state by itself. With A selecting ffn, B = 0
-and E = W_sm it is the LM itself, which is where training starts.
-"""
+`norm` is a LayerNorm without gain or bias of each hidden state by itself. With A selecting ffn, B =
+0 and E = W_sm it is the LM itself, which is where training starts."""
 
 from dataclasses import dataclass
 from typing import ClassVar

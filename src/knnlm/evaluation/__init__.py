@@ -1,10 +1,9 @@
 """λ: how components are mixed with the LM, tuned on one text and reported on another.
 
 `tune` finds λ and τ of any component on a validation text (temperature.py has the one search for τ,
-mixing.py the exact fit of λ); `evaluate` gives the perplexities of a test text with a paired bootstrap
-interval (metrics.py); settings are kept with the datastore (settings.py); explanation.py has the
-types that say, token by token, what was retrieved.
-"""
+mixing.py the exact fit of λ); `evaluate` gives the perplexities of a test text with a paired
+bootstrap interval (metrics.py); settings are kept with the datastore (settings.py); explanation.py
+has the types that say, token by token, what was retrieved."""
 
 from knnlm.evaluation.evaluate import Evaluation as Evaluation
 from knnlm.evaluation.evaluate import evaluate as evaluate

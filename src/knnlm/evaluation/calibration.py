@@ -1,4 +1,5 @@
-"""The calibrated LM: a base LM corrected without any retrieval. What it gains, retrieval cannot claim.
+"""The calibrated LM: a base LM corrected without any retrieval. What it gains, retrieval cannot
+claim.
 
     p(v) = (1-u) · softmax(W_sm·h_sm / T)[v] + u · (count of v + 1)/(N + V)
 

@@ -1,4 +1,5 @@
-"""λ: mixing predictors, fitting the weights exactly, and the oracle that always picks the better one.
+"""λ: mixing predictors, fitting the weights exactly, and the oracle that always picks the better
+one.
 
     log P = log( (1-λ) p_LM + λ p_kNN )          of several:  log P = log Σ_i λ_i p_i,  Σ_i λ_i = 1
 
@@ -58,10 +59,9 @@ def fit_lambda(lm: Logs, other: Logs) -> float:
     """The λ of the highest likelihood.
 
     The log-likelihood is concave in λ, so its slope falls; the optimum is where it crosses zero, or
-    an end of [0, 1]. With r = p_other/p_LM the slope of a token is (r-1)/(1+λ(r-1)). Written with the
-    posterior w = λr/(1-λ+λr) it is w/λ - (1-w)/(1-λ), which neither overflows nor divides by zero
-    inside (0, 1).
-    """
+    an end of [0, 1]. With r = p_other/p_LM the slope of a token is (r-1)/(1+λ(r-1)). Written with
+    the posterior w = λr/(1-λ+λr) it is w/λ - (1-w)/(1-λ), which neither overflows nor divides by
+    zero inside (0, 1)."""
     # log r; -inf where nothing was retrieved
     gap = np.asarray(other, np.float64) - np.asarray(lm, np.float64)
 
@@ -91,13 +91,12 @@ def mix_several(logs: Sequence[Logs], weights: Sequence[float]) -> NDArray[np.fl
 def fit_weights(logs: Sequence[Logs]) -> tuple[float, ...]:
     """The λ_i of the highest likelihood: at least zero, one in sum.
 
-    The log-likelihood is concave in them, with slopes g_i = mean p_i/P, of which Σ λ_i g_i = 1. So no
-    other weights can gain more than max_i g_i - 1 nats a token, and that ends the search: the
-    predictor with the steepest slope takes from the one with the flattest, as much as is best, until
-    nothing is left to gain. Probabilities are taken relative to the likeliest of each token, so none
-    underflows; a token that every predictor holds impossible says nothing about the weights and is
-    left out.
-    """
+    The log-likelihood is concave in them, with slopes g_i = mean p_i/P, of which Σ λ_i g_i = 1. So
+    no other weights can gain more than max_i g_i - 1 nats a token, and that ends the search: the
+    predictor with the steepest slope takes from the one with the flattest, as much as is best,
+    until nothing is left to gain. Probabilities are taken relative to the likeliest of each token,
+    so none underflows; a token that every predictor holds impossible says nothing about the weights
+    and is left out."""
     rows = np.stack([np.asarray(values, np.float64) for values in logs])
     best = rows.max(axis=0)
     rows, best = rows[:, np.isfinite(best)], best[np.isfinite(best)]

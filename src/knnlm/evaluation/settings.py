@@ -2,9 +2,8 @@
 
     DATASTORE/tuned.json    one entry for each component, and for each way of retrieving
 
-One format for all components: the kNN component is named "knn" and has a retrieval besides, a stored
-one is named by its own name.
-"""
+One format for all components: the kNN component is named "knn" and has a retrieval besides, a
+stored one is named by its own name."""
 
 import dataclasses
 import math

@@ -81,6 +81,7 @@ def warn_of_few(tokens: int) -> None:
     """Say that what is fitted on a handful of tokens fits nothing else."""
     if tokens < FEW_TOKENS:
         log.warning(
-            f"note: fitted on only {tokens:,} tokens, which says little of other text: give a longer "
+            f"note: fitted on only {tokens:,} tokens, which says little of other text: give a "
+            "longer "
             "text"
         )

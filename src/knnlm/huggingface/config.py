@@ -13,7 +13,8 @@ from knnlm.errors import KnnlmError
 from knnlm.evaluation.settings import TunedSettings
 
 
-class KNNLMConfig(transformers.PreTrainedConfig):  # type: ignore[misc]  # transformers is not typed here
+# transformers is not typed here
+class KNNLMConfig(transformers.PreTrainedConfig):  # type: ignore[misc]
     """Configuration of a KNNLMForCausalLM.
 
     `settings` holds the component, its retrieval, λ and τ (the fields of `TunedSettings`), and
@@ -84,6 +85,7 @@ class KNNLMConfig(transformers.PreTrainedConfig):  # type: ignore[misc]  # trans
         if tuned.component == KNN_NAME and tuned.retrieval is not None:
             changed = f"index {tuned.retrieval.index}"
         raise KnnlmError(
-            f"{changed} of {entries.path} has changed since this kNN-LM was saved: load and save it "
+            f"{changed} of {entries.path} has changed since this kNN-LM was saved: load and save "
+            "it "
             "again"
         )

@@ -217,7 +217,8 @@ class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixi
 
     @torch.inference_mode()
     def score_tokens(self, tokens: torch.Tensor, start: int = 1) -> TokenScores:
-        """What the model gives to tokens[start:] of one sequence (T,), each after those before it."""
+        """What the model gives to tokens[start:] of one sequence (T,), each after those before
+        it."""
         if not 1 <= start < len(tokens):
             raise UsageError(
                 f"cannot score {len(tokens)} tokens from {start} on: the first is not predicted"
@@ -241,7 +242,8 @@ class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixi
                     self._parts = self._open(entries)
         if self.base.dtype != self._parts.dtype:
             raise KnnlmError(
-                f"the model was turned into {self.base.dtype} after it was opened, but its datastore "
+                f"the model was turned into {self.base.dtype} after it was opened, but its "
+                "datastore "
                 f"holds hidden states of {self._parts.dtype}: open it again"
             )
         return self._parts

@@ -25,7 +25,8 @@ def evaluation_lines(evaluation: Evaluation, settings: TunedSettings) -> list[st
         setting_line(evaluation, settings),
         f"{e.tokens:,} tokens, {e.words:,} words",
         *(
-            f"  {name:<16} {formats.perplexity(token)} per token, {formats.perplexity(word)} per word"
+            f"  {name:<16} {formats.perplexity(token)} per token, {formats.perplexity(word)} per "
+            "word"
             for name, token, word in (
                 ("base LM", e.base_ppl, e.base_word_ppl),
                 (mixed, e.interp_ppl, e.interp_word_ppl),

@@ -95,7 +95,8 @@ def _nearest_centroids(column: Column, means: NDArray[np.float32]) -> NDArray[np
 
 
 def _k_means(column: Column, count: int, file: Path, about: dict[str, Any]) -> NDArray[np.float32]:
-    """Centroids, a round at a time: each is kept, so that an interrupted run resumes with the next."""
+    """Centroids, a round at a time: each is kept, so that an interrupted run resumes with the
+    next."""
     means: NDArray[np.float32] | None = None
     done = 0
     if file.is_file():

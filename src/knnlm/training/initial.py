@@ -35,7 +35,8 @@ _LARGEST: dict[Kind, int] = {
     "clusters": 1 << 24,
 }
 NOISE = 0.3
-"""Of the spread of W_sm: copies that start almost equal stay so for all of training and add nothing."""
+"""Of the spread of W_sm: copies that start almost equal stay so for all of training and add
+nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +122,8 @@ def embeddings_by_weight(
     logs = np.log(np.maximum(np.asarray(weights, np.float64), 1.0))
     if total < len(logs):
         raise UsageError(
-            f"{total:,} embeddings are fewer than the {len(logs):,} vocabulary entries: each needs one"
+            f"{total:,} embeddings are fewer than the {len(logs):,} vocabulary entries: each needs "
+            "one"
         )
 
     def counts(scale: float) -> NDArray[np.int64]:

@@ -1,9 +1,8 @@
 """A component learned from the entries of a datastore, stopped by a validation text.
 
 Whatever loss is minimized, validation looks at the best mixture with the LM, because that is what a
-component is for; it is finite also where the component alone holds a token impossible. The LM is not
-run: its hidden states, and for the mixture its log p, are stored already.
-"""
+component is for; it is finite also where the component alone holds a token impossible. The LM is
+not run: its hidden states, and for the mixture its log p, are stored already."""
 
 import math
 from collections.abc import Mapping

@@ -55,7 +55,8 @@ class InterpolatedLoss(Objective):
     def __post_init__(self) -> None:
         if not 0 < self.lam < 1:
             raise UsageError(
-                f"lambda {self.lam} of the interpolated loss is out of range: choose between 0 and 1"
+                f"lambda {self.lam} of the interpolated loss is out of range: choose between 0 and "
+                "1"
             )
 
     def columns(self) -> dict[str, Column]:
@@ -86,7 +87,8 @@ class SoftTargetLoss(Objective):
     def __post_init__(self) -> None:
         if not 0 < self.share <= 1:
             raise UsageError(
-                f"share {self.share} of soft targets in the loss is out of range: choose above 0 to 1"
+                f"share {self.share} of soft targets in the loss is out of range: choose above 0 "
+                "to 1"
             )
 
     def columns(self) -> dict[str, Column]:

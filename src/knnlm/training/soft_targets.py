@@ -1,11 +1,10 @@
 """Soft targets: what neighbors in other documents vote for, for every entry of a datastore.
 
-    q(v) = Σ_{i: token_i = v} softmax(score/τ)_i          i among the k nearest entries of other documents
+    q(v) = Σ_{i: token_i = v} softmax(score/τ)_i     i: the k nearest entries of other documents
 
 kNN as a teacher that has not seen the answer. Of each entry the likeliest tokens are kept and their
-probabilities scaled to one; `kept` is what they were in sum. A table on disk, made once, resumed where
-it stopped.
-"""
+probabilities scaled to one; `kept` is what they were in sum. A table on disk, made once, resumed
+where it stopped."""
 
 from pathlib import Path
 from typing import Any
@@ -43,7 +42,8 @@ def soft_targets(store: Entries, key: str, metric: Metric, k: int, tau: float, o
     documents = store.table.manifest["summary"]["documents"]
     if documents < 2:
         raise KnnlmError(
-            f"{store.path} holds one document, which has no neighbors elsewhere: give a datastore of "
+            f"{store.path} holds one document, which has no neighbors elsewhere: give a datastore "
+            "of "
             "several"
         )
     columns = {
@@ -68,7 +68,8 @@ def soft_targets(store: Entries, key: str, metric: Metric, k: int, tau: float, o
 
 
 def _likeliest(store: Entries, near: Neighbors, tau: float) -> dict[str, Any]:
-    """The tokens that neighbors (B, K) voted for, likeliest first; fewer are filled up with zeros."""
+    """The tokens that neighbors (B, K) voted for, likeliest first; fewer are filled up with
+    zeros."""
     tokens = torch.from_numpy(store.targets[near.ids].astype(np.int64))
     votes = torch.from_numpy(log_weights(near.scores, tau)).exp()
     votes.masked_fill_(torch.from_numpy(near.ids < 0), 0)
