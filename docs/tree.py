@@ -19,6 +19,7 @@ SYMBOLS = {
     "search": "mask-to-k",
     "components": "M, /τ",
     "evaluation": "λ",
+    "training": "Ŵ",
 }
 _MARKED = re.compile(r"(<!-- tree: [^>]*-->\n).*?(<!-- end of tree -->)", re.DOTALL)
 

@@ -1,4 +1,4 @@
-"""h_sm and h_ds: read the hidden states "att" and "ffn" out of any causal LM, and prove that the
+"""h_sm, h_ds: read the hidden states "att" and "ffn" out of any causal LM, and prove that the
 right vectors were read.
 
 `ffn` is the input of the output embedding: h_sm itself, in every architecture. `att` is the
