@@ -18,6 +18,7 @@ from typing import Any
 from knnlm.components.base import Component
 from knnlm.components.mixture import Mixture
 from knnlm.components.stored import (
+    KNN_NAME,
     check_component_name,
     component_folder,
     component_record,
@@ -206,7 +207,7 @@ def load_distilled(store: Entries, name: str) -> Distilled:
     if settings is None:
         raise KnnlmError(
             f"component {name} of {store.path} is not tuned: run 'knnlm tune {store.path} "
-            f"--component {name}' first"
+            f"--text VALID --component {name}' first"
         )
     component = load_stored(store, name).at_temperature(settings.temperature)
     return Distilled(name, component, settings, record)
@@ -216,10 +217,11 @@ def _tuned(store: Entries, name: str) -> Component:
     """A component at its tuned τ."""
     settings = choose_settings(store, name)
     if settings is None:
-        if name in list_components(store):
-            return load_distilled(store, name).component  # says how to tune it
-        component_record(store, name)  # says that there is none
-        raise KnnlmError(f"{store.path} is not tuned: run 'knnlm tune {store.path}' first")
+        if name != KNN_NAME:
+            return load_distilled(store, name).component  # says that there is none, or how to tune it
+        raise KnnlmError(
+            f"{store.path} is not tuned: run 'knnlm tune {store.path} --text VALID' first"
+        )
     return open_component(store, name, settings.retrieval, settings.temperature)
 
 
