@@ -117,12 +117,20 @@ class DistillRequest:
         """The command that makes it again, on the text that the datastore was tuned on."""
         spec, words = self.spec, ["knnlm", "distill", str(store), "--name", self.name]
         words += ["--kind", spec.kind, "--size", str(spec.size)]
-        words += [] if spec.kind == "mlp" else ["--key", spec.keys[0]]
+        words += [] if self._default_key else ["--key", spec.keys[0]]
         words += ["--metric", spec.metric] if spec.kind in ("head", "clusters") else []
-        words += ["--soft-targets", f"{self.soft_targets:g}"] if self.soft_targets else []
+        words += ["--soft-targets", repr(self.soft_targets)] if self.soft_targets else []
         if self.fit is not None:
-            words += ["--epochs", str(self.fit.epochs), "--lr", f"{self.fit.lr:g}"]
+            words += ["--epochs", str(self.fit.epochs), "--lr", repr(self.fit.lr)]
         return shlex.join([*words, *(["--seed", str(self.seed)] if self.seed else [])])
+
+    @property
+    def _default_key(self) -> bool:
+        """Whether no key was asked for: a key that is asked for is the teacher's too."""
+        if self.spec.kind == "mlp":
+            return True
+        retrieval = None if self.teacher is None else self.teacher.retrieval
+        return retrieval is not None and retrieval.key != self.spec.keys[0]
 
 
 def distill(
