@@ -148,6 +148,7 @@ def distill(
 
 def _lines(made: "Distilled", store: "Datastore") -> list[str]:
     """What was made, and what it gives on the validation text; beside it the neighbors, if tuned."""
+    from knnlm.components.mixture import Mixture
     from knnlm.evaluation.settings import choose_settings
 
     settings, record = made.settings, made.record
@@ -158,11 +159,13 @@ def _lines(made: "Distilled", store: "Datastore") -> list[str]:
         beside = f" (with the search: {tuned.interp_ppl:.2f})"
     count = made.component.multiplications
     cost = "" if count is None else f", {count:,} multiplications a token"
+    parts = made.component.parts if isinstance(made.component, Mixture) else (made.component,)
+    searches = any(part.retrieval is not None for part in parts)
     return [
         f"{made.name if made.name == kind else f'{made.name}: {kind}'} on {keys}{cost}; "
         f"λ {settings.lam:.3f}, τ {settings.temperature:.4g}",
         f"validation perplexity {settings.base_ppl:.2f} → {settings.interp_ppl:.2f} on "
-        f"{settings.tokens:,} tokens, without a search{beside}",
+        f"{settings.tokens:,} tokens{'' if searches else ', without a search'}{beside}",
     ]
 
 
