@@ -96,7 +96,7 @@ class DistillRequest:
     def as_json(self) -> dict[str, Any]:
         """All that the component depends on beside datastore, model and validation text."""
         fields: dict[str, Any] = {
-            "spec": asdict(self.spec),
+            "spec": {**asdict(self.spec), "keys": list(self.spec.keys)},
             "soft_targets": self.soft_targets,
             "fit": None if self.fit is None else self.fit.settings(),
             "seed": self.seed,
