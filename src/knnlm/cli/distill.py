@@ -102,7 +102,7 @@ def distill(
     device: Device = None,
     json: Json = False,
 ) -> None:
-    """Make a small component from the entries and keep it with the datastore, to do without a search.
+    """Make a small component from the entries, kept with the datastore, to do without a search.
 
     A validation text tunes it, and stops its training: the one given, or the one that the datastore
     was tuned on.
@@ -147,7 +147,7 @@ def distill(
 
 
 def _lines(made: "Distilled", store: "Datastore") -> list[str]:
-    """What was made, and what it gives on the validation text; beside it the neighbors, if tuned."""
+    """What was made, and what it gives on the validation text; beside it the neighbors'."""
     from knnlm.components.mixture import Mixture
     from knnlm.evaluation.settings import choose_settings
 

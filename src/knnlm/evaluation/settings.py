@@ -2,8 +2,8 @@
 
     DATASTORE/tuned.json    one entry for each component, and for each way of retrieving
 
-One format for all components: the kNN component is named "knn" and has a retrieval besides, a stored
-one is named by its own name.
+One format for all components: the kNN component is named "knn" and has a retrieval besides, a
+stored one is named by its own name.
 """
 
 import dataclasses
@@ -78,7 +78,7 @@ def save_settings(entries: Entries, settings: TunedSettings) -> None:
 
 
 def load_settings(entries: Entries) -> list[TunedSettings]:
-    """All settings: those of the text that a component was tuned on last come first, the best ahead.
+    """All settings: those of the text that their component was tuned on last first, the best ahead.
 
     Perplexities of different texts do not compare, so settings compete only with those of their own
     text; and a component that is made does not change which settings of the neighbors are best.

@@ -226,7 +226,7 @@ def _tuned(store: Entries, name: str) -> Component:
     settings = choose_settings(store, name)
     if settings is None:
         if name != KNN_NAME:
-            return load_distilled(store, name).component  # says that there is none, or how to tune it
+            return load_distilled(store, name).component  # says what is missing
         raise KnnlmError(
             f"{store.path} is not tuned: run 'knnlm tune {store.path} --text VALID' first"
         )
