@@ -76,7 +76,8 @@ def test_learning_them_further_lowers_the_mixture(
     store: Entries, queries: Entries, tmp_path: Path
 ) -> None:
     made = cluster(store, "att", 12, "l2", tmp_path / "c.safetensors")
-    start = best_temperature(queries.lm_logprob, made.target_scores(queries))
+    lm = queries.lm_logprob.astype(np.float64)
+    start = best_temperature(lm, made.target_scores(queries))
     further = learn(
         initial_clusters(made.at_temperature(start.temperature)),
         store,
@@ -86,8 +87,6 @@ def test_learning_them_further_lowers_the_mixture(
         about={},
     )
     component = further.component
-    (after,) = temperature_sweep(
-        queries.lm_logprob, component.target_scores(queries), [component.tau]
-    )
+    (after,) = temperature_sweep(lm, component.target_scores(queries), [component.tau])
     assert after.ppl <= start.ppl
     assert further.fit.valid_loss == pytest.approx(np.log(after.ppl), abs=1e-4)

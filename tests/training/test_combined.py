@@ -70,8 +70,8 @@ def test_components_are_mixed_into_one(
         (["--mix", "head,knn"], f"is not tuned: run 'knnlm tune {at} --text VALID' first"),
     ):
         assert sentence in error_of(capsys, "distill", at, "--text", valid, *words)
-    words = ("eval", at, "--text", test, "--component", "mixture", "--temperature", "4")
-    assert "has no temperature: each part has its own" in error_of(capsys, *words)
+    hotter = ("eval", at, "--text", test, "--component", "mixture", "--temperature", "4")
+    assert "has no temperature: each part has its own" in error_of(capsys, *hotter)
 
 
 def test_neighbors_are_mixed_with_clusters(

@@ -8,7 +8,7 @@ import pytest
 import knnlm.training.distillation as module
 from knnlm.api import KNNLM, Datastore
 from knnlm.cli.main import run
-from knnlm.components.stored import list_components, load_stored
+from knnlm.components.stored import component_record, list_components, load_stored
 from knnlm.datastore.entries import Entries
 from knnlm.errors import KnnlmError
 from knnlm.evaluation.mixing import fit_lambda
@@ -136,8 +136,8 @@ def test_a_component_without_settings_says_how_to_tune_it(
         load_distilled(opened.entries, "head")
     given = ("--lambda", "0.25", "--temperature", "2")
     assert json_of(capsys, "eval", at, "--text", test, *head, *given)["lambda"] == 0.25
-    words = command.replace("VALID", str(texts["valid"])).split()[1:]
-    tuned = json_of(capsys, *words)
+    runnable = command.replace("VALID", str(texts["valid"])).split()[1:]
+    tuned = json_of(capsys, *runnable)
     assert json_of(capsys, "eval", at, "--text", test, *head)["lambda"] == tuned["lambda"]
 
 
@@ -155,7 +155,7 @@ def test_replacing_a_component_drops_the_settings_of_the_old_one(
         with pytest.raises(KeyboardInterrupt):
             opened.distill(texts["valid"], size=2, **HEAD)
     # the new component is there, without λ and τ of the old one
-    assert load_stored(opened.entries, "head").width == 16
+    assert component_record(opened.entries, "head")["spec"]["size"] == 2
     assert [s.component for s in load_settings(opened.entries)] == ["knn"]
     made = opened.distill(texts["valid"], size=2, **HEAD)
     assert made.record["spec"]["size"] == 2
