@@ -114,16 +114,9 @@ def distill(
     opened = Datastore.open(store, model=model, device=device)
     valid = optional_text(text, dataset, embedded)
     if mix is not None:
-        _refuse_training(
-            kind=kind,
-            key=key,
-            size=size,
-            metric=metric,
-            soft_targets=soft_targets,
-            lr=lr,
-            epochs=epochs,
-            seed=seed,
-        )
+        shape = {"kind": kind, "key": key, "size": size, "metric": metric}
+        learning = {"soft_targets": soft_targets, "lr": lr, "epochs": epochs, "seed": seed}
+        _refuse_training(**shape, **learning)
         made = opened.combine(mix.split(","), valid, name="mixture" if name is None else name)
     else:
         made = opened.distill(
