@@ -26,10 +26,10 @@ from knnlm.text.python_docs import PythonDocsSplit
 from knnlm.text.tokenizer import encode_documents, joined_tokens, train_tokenizer
 from knnlm.text.windows import cut_windows
 from knnlm.training.language_model import train
-from knnlm.training.token_batches import Batches
+from knnlm.training.token_batches import TokenBatches
 
 
-def bare_training(p: Preset, vocab: int, batches: Batches) -> float:
+def bare_training(p: Preset, vocab: int, batches: TokenBatches) -> float:
     """Tokens a second of the smallest loop that trains: forward, loss, backward, clip, step."""
     torch.manual_seed(0)
     model = new_model(p, vocab, 0).train()
@@ -97,7 +97,7 @@ def main() -> None:
     )
     text, valid = Excerpts(PythonDocsSplit("train"), 1500), Excerpts(PythonDocsSplit("valid"), 1500)
     tokenizer = train_tokenizer((d.text for d in text), p.vocab_size)
-    batches = Batches(joined_tokens(tokenizer, text), p.context, p.batch, 0)
+    batches = TokenBatches(joined_tokens(tokenizer, text), p.context, p.batch, 0)
     rates: dict[str, list[float]] = {
         name: [] for name in ("bare training", "training", "bare forward", "build")
     }
@@ -110,13 +110,13 @@ def main() -> None:
             rates["training"].append(our_training(p, text, valid))
             rates["bare forward"].append(bare_forward(model, text, p.context))
             rates["build"].append(our_build(model, text, p.context))
-    found = {
+    medians: dict[str, float] = {
         f"{name}, tokens/s": round(statistics.median(values)) for name, values in rates.items()
     }
     for ours, bare in (("training", "bare training"), ("build", "bare forward")):
         pairs = zip(rates[ours], rates[bare], strict=True)
-        found[f"{ours} / {bare}"] = round(statistics.median(a / b for a, b in pairs), 3)
-    print(json.dumps({"preset": p.name, "repeats": given.repeats, **found}, indent=1))
+        medians[f"{ours} / {bare}"] = round(statistics.median(a / b for a, b in pairs), 3)
+    print(json.dumps({"preset": p.name, "repeats": given.repeats, **medians}, indent=1))
 
 
 if __name__ == "__main__":

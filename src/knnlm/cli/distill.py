@@ -102,8 +102,7 @@ def distill(
     device: Device = None,
     json: Json = False,
 ) -> None:
-    """Make a small component from the entries and keep it with the datastore, to do without a
-    search.
+    """Make a small component from the entries, kept with the datastore, to do without a search.
 
     A validation text tunes it, and stops its training: the one given, or the one that the datastore
     was tuned on.
@@ -115,16 +114,9 @@ def distill(
     opened = Datastore.open(store, model=model, device=device)
     valid = optional_text(text, dataset, embedded)
     if mix is not None:
-        _refuse_training(
-            kind=kind,
-            key=key,
-            size=size,
-            metric=metric,
-            soft_targets=soft_targets,
-            lr=lr,
-            epochs=epochs,
-            seed=seed,
-        )
+        shape = {"kind": kind, "key": key, "size": size, "metric": metric}
+        learning = {"soft_targets": soft_targets, "lr": lr, "epochs": epochs, "seed": seed}
+        _refuse_training(**shape, **learning)
         made = opened.combine(mix.split(","), valid, name="mixture" if name is None else name)
     else:
         made = opened.distill(
@@ -148,8 +140,8 @@ def distill(
 
 
 def _lines(made: "Distilled", store: "Datastore") -> list[str]:
-    """What was made, and what it gives on the validation text; beside it the neighbors, if
-    tuned."""
+    """What was made, and what it gives on the validation text; beside it the neighbors'."""
+    from knnlm.components.mixture import Mixture
     from knnlm.evaluation.settings import choose_settings
 
     settings, record = made.settings, made.record
@@ -160,11 +152,13 @@ def _lines(made: "Distilled", store: "Datastore") -> list[str]:
         beside = f" (with the search: {tuned.interp_ppl:.2f})"
     count = made.component.multiplications
     cost = "" if count is None else f", {count:,} multiplications a token"
+    parts = made.component.parts if isinstance(made.component, Mixture) else (made.component,)
+    searches = any(part.retrieval is not None for part in parts)
     return [
         f"{made.name if made.name == kind else f'{made.name}: {kind}'} on {keys}{cost}; "
         f"λ {settings.lam:.3f}, τ {settings.temperature:.4g}",
         f"validation perplexity {settings.base_ppl:.2f} → {settings.interp_ppl:.2f} on "
-        f"{settings.tokens:,} tokens, without a search{beside}",
+        f"{settings.tokens:,} tokens{'' if searches else ', without a search'}{beside}",
     ]
 
 

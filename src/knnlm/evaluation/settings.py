@@ -3,7 +3,8 @@
     DATASTORE/tuned.json    one entry for each component, and for each way of retrieving
 
 One format for all components: the kNN component is named "knn" and has a retrieval besides, a
-stored one is named by its own name."""
+stored one is named by its own name.
+"""
 
 import dataclasses
 import math
@@ -77,16 +78,19 @@ def save_settings(entries: Entries, settings: TunedSettings) -> None:
 
 
 def load_settings(entries: Entries) -> list[TunedSettings]:
-    """All settings: those of the text tuned on last come first, the best of them at the head.
+    """All settings: those of the text that their component was tuned on last first, the best ahead.
 
     Perplexities of different texts do not compare, so settings compete only with those of their own
-    text.
+    text; and a component that is made does not change which settings of the neighbors are best.
     """
     if not (entries.path / FILE).is_file():
         return []
     every = list(_read(entries).values())
-    latest = every[-1].text if every else ""
-    return sorted(every, key=lambda settings: (settings.text != latest, settings.interp_ppl))
+    latest = {settings.component: settings.text for settings in every}  # the newest comes last
+    return sorted(
+        every,
+        key=lambda settings: (settings.text != latest[settings.component], settings.interp_ppl),
+    )
 
 
 def choose_settings(

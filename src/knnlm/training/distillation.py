@@ -18,6 +18,7 @@ from typing import Any
 from knnlm.components.base import Component
 from knnlm.components.mixture import Mixture
 from knnlm.components.stored import (
+    KNN_NAME,
     check_component_name,
     component_folder,
     component_record,
@@ -95,7 +96,7 @@ class DistillRequest:
     def as_json(self) -> dict[str, Any]:
         """All that the component depends on beside datastore, model and validation text."""
         fields: dict[str, Any] = {
-            "spec": asdict(self.spec),
+            "spec": {**asdict(self.spec), "keys": list(self.spec.keys)},
             "soft_targets": self.soft_targets,
             "fit": None if self.fit is None else self.fit.settings(),
             "seed": self.seed,
@@ -116,12 +117,20 @@ class DistillRequest:
         """The command that makes it again, on the text that the datastore was tuned on."""
         spec, words = self.spec, ["knnlm", "distill", str(store), "--name", self.name]
         words += ["--kind", spec.kind, "--size", str(spec.size)]
-        words += [] if spec.kind == "mlp" else ["--key", spec.keys[0]]
+        words += [] if self._default_key else ["--key", spec.keys[0]]
         words += ["--metric", spec.metric] if spec.kind in ("head", "clusters") else []
-        words += ["--soft-targets", f"{self.soft_targets:g}"] if self.soft_targets else []
+        words += ["--soft-targets", repr(self.soft_targets)] if self.soft_targets else []
         if self.fit is not None:
-            words += ["--epochs", str(self.fit.epochs), "--lr", f"{self.fit.lr:g}"]
+            words += ["--epochs", str(self.fit.epochs), "--lr", repr(self.fit.lr)]
         return shlex.join([*words, *(["--seed", str(self.seed)] if self.seed else [])])
+
+    @property
+    def _default_key(self) -> bool:
+        """Whether no key was asked for: a key that is asked for is the teacher's too."""
+        if self.spec.kind == "mlp":
+            return True
+        retrieval = None if self.teacher is None else self.teacher.retrieval
+        return retrieval is not None and retrieval.key != self.spec.keys[0]
 
 
 def distill(
@@ -206,7 +215,7 @@ def load_distilled(store: Entries, name: str) -> Distilled:
     if settings is None:
         raise KnnlmError(
             f"component {name} of {store.path} is not tuned: run 'knnlm tune {store.path} "
-            f"--component {name}' first"
+            f"--text VALID --component {name}' first"
         )
     component = load_stored(store, name).at_temperature(settings.temperature)
     return Distilled(name, component, settings, record)
@@ -216,10 +225,11 @@ def _tuned(store: Entries, name: str) -> Component:
     """A component at its tuned τ."""
     settings = choose_settings(store, name)
     if settings is None:
-        if name in list_components(store):
-            return load_distilled(store, name).component  # says how to tune it
-        component_record(store, name)  # says that there is none
-        raise KnnlmError(f"{store.path} is not tuned: run 'knnlm tune {store.path}' first")
+        if name != KNN_NAME:
+            return load_distilled(store, name).component  # says what is missing
+        raise KnnlmError(
+            f"{store.path} is not tuned: run 'knnlm tune {store.path} --text VALID' first"
+        )
     return open_component(store, name, settings.retrieval, settings.temperature)
 
 
