@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from knnlm.resolve import the_model
 
 import knnlm
 from knnlm.api import KNNLM, Datastore

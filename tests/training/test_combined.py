@@ -21,6 +21,8 @@ from tests.search.conftest import lm as lm
 from tests.search.conftest import store as store
 from tests.training.distilling import HEAD, HEAD_WORDS, error_of, first_tokens, json_of
 
+pytestmark = pytest.mark.pipeline
+
 SHORT = ("--max-new-tokens", "4")
 
 

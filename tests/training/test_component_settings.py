@@ -23,6 +23,8 @@ from tests.search.conftest import lm as lm
 from tests.search.conftest import store as store
 from tests.training.distilling import HEAD, error_of, files_in, json_of
 
+pytestmark = pytest.mark.pipeline
+
 
 @pytest.fixture
 def opened(store: Entries, lm: LanguageModel, texts: dict[str, Path]) -> Datastore:

@@ -25,6 +25,8 @@ from tests.search.conftest import lm as lm
 from tests.search.conftest import store as store
 from tests.training.distilling import HEAD, HEAD_WORDS, error_of, json_of
 
+pytestmark = pytest.mark.pipeline
+
 
 def test_the_commands(
     store: Entries, texts: dict[str, Path], capsys: pytest.CaptureFixture[str]

@@ -26,6 +26,8 @@ from tests.search.conftest import lm as lm
 from tests.search.conftest import store as store
 from tests.training.distilling import HEAD, QUICK, files_in, first_tokens
 
+pytestmark = pytest.mark.pipeline
+
 
 @pytest.mark.parametrize(
     ("kind", "size", "keys"),
