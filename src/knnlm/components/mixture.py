@@ -80,7 +80,7 @@ class Mixture(Component):
             return _FixedScores(logsumexp(logs + np.log(weights), axis=0))
 
     def _read_by(self, part: Component, queries: Queries) -> Queries:
-        """The text with the hidden states of one part; those in memory are of all parts together."""
+        """The text as one part reads it; hidden states in memory are those of all parts."""
         if not isinstance(queries, QueryArrays):
             return queries
         columns = dict(zip(self.keys, np.split(queries.read, len(self.keys), axis=1), strict=True))
