@@ -16,7 +16,7 @@ from knnlm.search.blocks import NeighborsInMemory
 from knnlm.search.exact import exact_search
 from knnlm.search.index import open_index
 from knnlm.search.neighbors import MISSING, Neighbors, recall
-from knnlm.search.retrieval import Retrieval
+from knnlm.search.retrieval import Retrieval, open_search
 from tests.arrays import Case, cases
 from tests.components.examples import EntriesInMemory
 
@@ -73,11 +73,11 @@ def test_an_index_gives_the_same_numbers_cached_and_live(
 def test_another_temperature_shares_the_open_search(
     store: Entries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened, real = [], knn_module.open_search
+    opened = []
 
     def counted(*args: object) -> object:
         opened.append(1)
-        return real(*args)  # type: ignore[arg-type]
+        return open_search(*args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(knn_module, "open_search", counted)
     knn = KNN(store, Retrieval(k=4), 1.0)

@@ -53,7 +53,9 @@ def test_gradients_of_softmaxes_are_right() -> None:
     h, targets = torch.randn(4, 3, dtype=torch.float64), torch.tensor([0, 4, 2, 2])
 
     def loss(*parts: torch.Tensor) -> torch.Tensor:
-        return MixtureOfSoftmaxes(("ffn",), *parts[:5]).target_losses(h, targets).sum()
+        tensors = dict(zip(m.tensors(), parts, strict=True))
+        changed = MixtureOfSoftmaxes.from_fields(tensors, m.plain_fields())
+        return changed.target_losses(h, targets).sum()
 
     assert torch.autograd.gradcheck(
         loss, tuple(p.double().requires_grad_() for p in m.tensors().values())

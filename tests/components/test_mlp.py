@@ -53,7 +53,8 @@ def test_gradients_are_right() -> None:
     x, targets = torch.randn(4, 2 * D, dtype=torch.float64), torch.tensor([0, 1, 8, 8])
 
     def loss(*parts: torch.Tensor) -> torch.Tensor:
-        return MLP(("att", "ffn"), *parts[:5]).target_losses(x, targets).sum()
+        tensors = dict(zip(mlp.tensors(), parts, strict=True))
+        return MLP.from_fields(tensors, mlp.plain_fields()).target_losses(x, targets).sum()
 
     assert torch.autograd.gradcheck(
         loss, tuple(p.double().requires_grad_() for p in mlp.tensors().values())

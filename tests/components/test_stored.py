@@ -25,6 +25,7 @@ from knnlm.components.stored import (
 from knnlm.datastore.entries import Entries, open_entries
 from knnlm.errors import DamagedError, KnnlmError, UsageError
 from knnlm.files import read_json, write_json
+from knnlm.progress import log
 from knnlm.search.retrieval import Retrieval
 from tests.components.examples import random_head
 
@@ -156,7 +157,7 @@ def test_a_datastore_that_has_changed_is_a_note(
 ) -> None:
     publish_component(own, "small", head_of(own, 1), ABOUT)
     change_record(own, "small", datastore="as it was")
-    monkeypatch.setattr(stored.log, "propagate", True)
+    monkeypatch.setattr(log, "propagate", True)
     with caplog.at_level(logging.WARNING):
         component = load_stored(own, "small")
     assert "has changed since component small was learned from it" in caplog.text

@@ -11,8 +11,9 @@ from knnlm.datastore.entries import Entries
 from knnlm.errors import UsageError
 from knnlm.evaluation.metrics import perplexity
 from knnlm.evaluation.mixing import fit_lambda, mix
-from knnlm.evaluation.tuning import log, tune, tune_best, warn_of_few
+from knnlm.evaluation.tuning import tune, tune_best, warn_of_few
 from knnlm.files import fingerprint
+from knnlm.progress import log
 from knnlm.search.retrieval import Retrieval
 from tests.components.examples import random_clusters, random_head, random_mlp
 
