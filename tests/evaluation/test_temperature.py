@@ -183,13 +183,16 @@ def test_points_are_in_order_and_no_temperature_is_tried_twice() -> None:
     assert 1.0 in [point.units for point in points]
 
 
-@pytest.mark.parametrize("tau", [0.3, 1.0, 20.0])
-def test_a_first_look_at_some_queries_saves_passes_over_all(tau: float) -> None:
+@pytest.mark.parametrize(
+    ("tau", "unit"), [(0.3, 1.0), (1.0, 1.0), (20.0, 1.0), (1.0, 1e-3), (1.0, 1e3)]
+)
+def test_a_first_look_at_some_queries_saves_passes_over_all(tau: float, unit: float) -> None:
+    """Also where the best is outside of the first range, which must widen at the first look."""
     head, asked = taught(4, tau, 3000)
-    lm, scores = lm_logs(4, 3000), head.target_scores(asked)
+    lm, scores = lm_logs(4, 3000), head.at_temperature(unit).target_scores(asked)
     passes: list[tuple[int, int]] = []
     best = best_temperature(lm, Watched(scores, passes, 400))
-    assert best.ppl <= best_of_grid(lm, scores, points=80) * ENOUGH
+    assert best.ppl <= best_of_grid(lm, scores, decades=5, points=100) * ENOUGH
     assert best.ppl <= ppl_at(lm, scores, scores.unit)
     on_some = [taus for queries, taus in passes if queries == 400]
     on_all = [taus for queries, taus in passes if queries == 3000]
