@@ -6,13 +6,14 @@ from hypothesis import given
 from numpy.testing import assert_allclose
 
 from knnlm import equation
-from knnlm.components.knn import TargetVotes, vocabulary_logprobs, weights
+from knnlm.components.knn import TargetVotes, log_weights, vocabulary_logprobs
 from knnlm.errors import KnnlmError, UsageError
 from knnlm.evaluation.mixing import mix
+from knnlm.search.blocks import NeighborsInMemory
 from knnlm.search.exact import exact_search
 from knnlm.search.neighbors import MISSING, Neighbors
 from knnlm.similarity import score_entries
-from tests.arrays import Case, InMemory, cases, column
+from tests.arrays import Case, cases, column
 
 
 def dense_scores(case: Case) -> np.ndarray:
@@ -88,11 +89,11 @@ def test_the_whole_equation(case: Case) -> None:
 @given(cases())
 def test_target_votes_are_the_targets_entries_of_the_vocabulary(case: Case) -> None:
     near = fast_neighbors(case)
-    votes = TargetVotes(InMemory(near), case.tokens, case.targets)
+    votes = TargetVotes(NeighborsInMemory(near), case.tokens, case.targets)
     for k in {1, max(1, case.k // 2), case.k}:
         whole = vocabulary_logprobs(near.head(k), case.tokens, len(case.w_sm), case.tau)
         picked = whole[np.arange(len(case.targets)), case.targets]
-        assert_allclose(votes.logprobs(case.tau, k), picked, rtol=1e-4, atol=1e-4)
+        assert_allclose(votes.head(k).logprobs(case.tau), picked, rtol=1e-4, atol=1e-4)
 
 
 @given(cases())
@@ -119,23 +120,25 @@ def test_missing_neighbors_never_gain_probability() -> None:
     assert p[0, 3] == 1.0
     assert p[0].sum() == 1.0
     assert p[1].sum() == 0.0
-    votes = TargetVotes(InMemory(near), tokens, np.array([7, 7], np.int32))
+    votes = TargetVotes(NeighborsInMemory(near), tokens, np.array([7, 7], np.int32))
     assert np.isneginf(votes.logprobs(1.0)).all()
-    assert votes.coverage() == 0.0
+    assert votes.coverage == 0.0
 
 
 def test_a_vote_far_below_the_best_is_small_but_not_nothing() -> None:
     near = Neighbors(np.array([[0, 1]]), np.array([[0.0, -500.0]], np.float32))
-    votes = TargetVotes(InMemory(near), np.array([4, 5], np.int32), np.array([5], np.int32))
+    votes = TargetVotes(
+        NeighborsInMemory(near), np.array([4, 5], np.int32), np.array([5], np.int32)
+    )
     assert_allclose(
         votes.logprobs(1.0), [-500.0]
     )  # exp(-500) is zero in fp32: a probability would have been lost
 
 
-def test_weights_are_the_softmax() -> None:
+def test_log_weights_are_the_softmax() -> None:
     scores = np.array([[3.0, 1.0, -np.inf]], np.float32)
     assert_allclose(
-        np.exp(weights(scores, 2.0)), equation.softmax(scores.astype(float) / 2.0), rtol=1e-6
+        np.exp(log_weights(scores, 2.0)), equation.softmax(scores.astype(float) / 2.0), rtol=1e-6
     )
 
 
@@ -148,4 +151,4 @@ def test_a_token_outside_the_vocabulary_is_refused() -> None:
 @pytest.mark.parametrize("tau", [0.0, -1.0, float("nan"), float("inf")])
 def test_a_temperature_out_of_range_is_refused(tau: float) -> None:
     with pytest.raises(UsageError, match="temperature .* out of range"):
-        weights(np.zeros((1, 1), np.float32), tau)
+        log_weights(np.zeros((1, 1), np.float32), tau)

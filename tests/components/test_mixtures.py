@@ -8,7 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knnlm.components.clusters import Clusters, word_shares
+from knnlm.components import QueryArrays
+from knnlm.components.clusters import Clusters, token_shares
 from knnlm.components.mixture_of_softmaxes import MixtureOfSoftmaxes
 from knnlm.equation import p_knn, similarity, softmax
 
@@ -27,22 +28,23 @@ def test_softmaxes_are_their_formula(seed: int, r: int, v: int, d: int) -> None:
     rng = np.random.default_rng(seed)
     m = random_softmaxes(rng, r, v, d)
     h = rng.standard_normal((6, d)).astype(np.float32)
-    e, a, b, g, c = (x.double().numpy() for x in m[1:6])
+    e, a, b, g, c = (x.double().numpy() for x in m.tensors().values())
     share = softmax(h @ g.T + c)
     truth = sum(share[:, i, None] * softmax((h @ a[i].T + b[i]) @ e.T) for i in range(r))
-    found = m.logprobs(torch.from_numpy(h)).double().numpy()
-    assert np.allclose(np.exp(found), truth, atol=1e-5)
-    targets = rng.integers(0, v, 6)
-    assert np.allclose(
-        m.target_logprobs(h, targets), np.log(truth)[np.arange(6), targets], atol=1e-4
-    )
+    logs = m.logprobs(torch.from_numpy(h)).double().numpy()
+    assert np.allclose(np.exp(logs), truth, atol=1e-5)
+    targets = rng.integers(0, v, 6).astype(np.int32)
+    of_targets = m.target_logprobs(QueryArrays(h, targets))
+    assert np.allclose(of_targets, np.log(truth)[np.arange(6), targets], atol=1e-4)
 
 
-def test_equal_views_that_change_nothing_are_one_softmax() -> None:
+def test_equal_projections_that_change_nothing_are_one_softmax() -> None:
     torch.manual_seed(0)
     e, h = torch.randn(11, 4), torch.randn(5, 4)
-    views = torch.eye(4).expand(3, 4, 4)
-    m = MixtureOfSoftmaxes(("ffn",), e, views, torch.zeros(3, 4), torch.randn(3, 4), torch.zeros(3))
+    projections = torch.eye(4).expand(3, 4, 4)
+    m = MixtureOfSoftmaxes(
+        ("ffn",), e, projections, torch.zeros(3, 4), torch.randn(3, 4), torch.zeros(3)
+    )
     assert torch.allclose(m.logprobs(h), (h @ e.T).log_softmax(1), atol=1e-5)
 
 
@@ -51,10 +53,13 @@ def test_gradients_of_softmaxes_are_right() -> None:
     h, targets = torch.randn(4, 3, dtype=torch.float64), torch.tensor([0, 4, 2, 2])
 
     def loss(*parts: torch.Tensor) -> torch.Tensor:
-        made = MixtureOfSoftmaxes(("ffn",), *parts)  # type: ignore[arg-type]
-        return made.target_losses(h, targets).sum()
+        tensors = dict(zip(m.tensors(), parts, strict=True))
+        changed = MixtureOfSoftmaxes.from_fields(tensors, m.plain_fields())
+        return changed.target_losses(h, targets).sum()
 
-    assert torch.autograd.gradcheck(loss, tuple(p.double().requires_grad_() for p in m[1:6]))
+    assert torch.autograd.gradcheck(
+        loss, tuple(p.double().requires_grad_() for p in m.tensors().values())
+    )
 
 
 @given(
@@ -65,44 +70,44 @@ def test_gradients_of_softmaxes_are_right() -> None:
     st.sampled_from([0.3, 1.0, 4.0]),
 )
 def test_clusters_are_their_formula(
-    seed: int, clusters: int, words: int, metric: Metric, tau: float
+    seed: int, clusters: int, vocab_size: int, metric: Metric, tau: float
 ) -> None:
     rng = np.random.default_rng(seed)
-    rows = 40
-    cluster_of, tokens = rng.integers(0, clusters, rows), rng.integers(0, words, rows)
+    entries = 40
+    cluster_of, tokens = rng.integers(0, clusters, entries), rng.integers(0, vocab_size, entries)
     centroids = rng.standard_normal((clusters, 3)).astype(np.float32)
     bias = rng.standard_normal(clusters).astype(np.float32)
-    found = Clusters(
+    component = Clusters(
         ("att",),
         torch.from_numpy(centroids),
         torch.from_numpy(bias),
-        *word_shares(cluster_of, tokens, clusters, words),
+        *token_shares(cluster_of, tokens, clusters, vocab_size),
         metric,
         tau,
     )
     h = rng.standard_normal((5, 3)).astype(np.float32)
-    m = np.zeros((words, clusters))
+    m = np.zeros((vocab_size, clusters))
     for c, w in zip(cluster_of, tokens, strict=True):
         m[w, c] += 1 / (cluster_of == c).sum()
     scores = similarity(centroids.astype(np.float64), h.astype(np.float64), metric)
     truth = softmax((scores + bias) / tau) @ m.T
-    assert np.allclose(found.logprobs(torch.from_numpy(h)).exp().numpy(), truth, atol=1e-5)
-    targets = rng.integers(0, words, 5)
+    assert np.allclose(component.logprobs(torch.from_numpy(h)).exp().numpy(), truth, atol=1e-5)
+    targets = rng.integers(0, vocab_size, 5).astype(np.int32)
     with np.errstate(divide="ignore"):
         wanted = np.log(truth)[np.arange(5), targets]
-    mine = found.target_logprobs(h, targets)
-    assert np.array_equal(np.isneginf(mine), np.isneginf(wanted))
-    assert np.allclose(mine[np.isfinite(mine)], wanted[np.isfinite(wanted)], atol=1e-4)
+    logs = component.target_logprobs(QueryArrays(h, targets))
+    assert np.array_equal(np.isneginf(logs), np.isneginf(wanted))
+    assert np.allclose(logs[np.isfinite(logs)], wanted[np.isfinite(wanted)], atol=1e-4)
 
 
-def test_a_cluster_for_every_row_is_the_store_without_a_mask() -> None:
+def test_a_cluster_for_every_entry_is_the_datastore_without_a_mask() -> None:
     rng = np.random.default_rng(5)
     keys, tokens = rng.standard_normal((12, 4)).astype(np.float32), rng.integers(0, 6, 12)
-    made = Clusters(
+    component = Clusters(
         ("att",),
         torch.from_numpy(keys),
         torch.zeros(12),
-        *word_shares(np.arange(12), tokens, 12, 6),
+        *token_shares(np.arange(12), tokens, 12, 6),
         "l2",
         1.0,
     )
@@ -110,21 +115,21 @@ def test_a_cluster_for_every_row_is_the_store_without_a_mask() -> None:
     truth = p_knn(
         similarity(keys.astype(np.float64), h.astype(np.float64), "l2"), tokens, 6, 12, 1.0
     )
-    assert np.allclose(made.logprobs(torch.from_numpy(h)).exp().numpy(), truth, atol=1e-5)
+    assert np.allclose(component.logprobs(torch.from_numpy(h)).exp().numpy(), truth, atol=1e-5)
 
 
-def test_an_empty_cluster_and_an_absent_word_have_no_share() -> None:
-    shares = word_shares(np.array([0, 0]), np.array([1, 1]), clusters=2, words=3)
+def test_an_empty_cluster_and_an_absent_token_have_no_share() -> None:
+    shares = token_shares(np.array([0, 0]), np.array([1, 1]), clusters=2, vocab_size=3)
     assert [t.tolist() for t in shares] == [[0], [0.0], [0, 1, 0]]
-    made = Clusters(("att",), torch.zeros(2, 1), torch.zeros(2), *shares, "ip", 1.0)
-    assert made.target_logprobs(np.zeros((1, 1)), np.array([0])).tolist() == [-np.inf]
-    assert made.target_logprobs(np.zeros((1, 1)), np.array([1]))[0] == pytest.approx(np.log(0.5))
+    component = Clusters(("att",), torch.zeros(2, 1), torch.zeros(2), *shares, "ip", 1.0)
+    both = QueryArrays(np.zeros((2, 1)), np.array([0, 1], np.int32))
+    assert component.target_logprobs(both).tolist() == [-np.inf, pytest.approx(np.log(0.5))]
 
 
 @pytest.mark.parametrize("metric", ["l2", "ip"])
 def test_gradients_of_clusters_are_right(metric: Metric) -> None:
     rng = np.random.default_rng(4)
-    votes = word_shares(rng.integers(0, 4, 30), rng.integers(0, 5, 30), 4, 5)
+    votes = token_shares(rng.integers(0, 4, 30), rng.integers(0, 5, 30), 4, 5)
     h, targets = torch.randn(6, 3, dtype=torch.float64), torch.tensor([0, 4, 2, 2, 1, 3])
 
     def loss(centroids: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:

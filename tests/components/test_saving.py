@@ -1,41 +1,35 @@
 """A component written and read again is the same, whatever its kind; anything else is refused."""
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from knnlm.components.clusters import Clusters, word_shares
+from knnlm.components import Component, LearnedComponent, Mixture, QueryArrays
+from knnlm.components.base import ScoredTokens, TargetScores
 from knnlm.components.head import new_head
-from knnlm.components.mixture import Mixture
-from knnlm.components.mixture_of_softmaxes import MixtureOfSoftmaxes
-from knnlm.components.mlp import MLP
-from knnlm.components.saving import Component, kind_of, load_component, on_device, save_component
-from knnlm.components.single import Single
-from knnlm.errors import DamagedError, KnnlmError
+from knnlm.components.saving import (
+    LEARNED,
+    SavedState,
+    load_component,
+    put_together,
+    save_component,
+    take_apart,
+)
+from knnlm.errors import DamagedError, KnnlmError, UsageError
 from knnlm.tensors import save_tensors
+from tests.components.examples import every_learned
 
-V, D, R = 7, 4, 2
-
-
-def every_kind() -> list[Component]:
-    g = torch.Generator().manual_seed(0)
-
-    def t(*shape: int) -> torch.Tensor:
-        return torch.randn(shape, generator=g)
-
-    shares = word_shares(np.array([0, 1, 2, 2]), np.array([6, 1, 2, 3]), 3, V)
-    singles: list[Single] = [
-        new_head("att", t(2 * V, D), torch.full((V,), 2), "l2", 1.3),
-        MixtureOfSoftmaxes(("ffn",), t(V, D), t(R, D, D), t(R, D), t(R, D), t(R), 0.7),
-        MLP(("att", "ffn"), t(V, D), t(D, 2 * D), t(5, 2 * D), t(5), t(D, 5), 1.1),
-        Clusters(("att",), t(3, D), t(3), *shares, "l2", 2.0),
-    ]
-    return [*singles, Mixture((singles[3], singles[1], singles[2]), (0.5, 0.2, 0.3))]
+V, D = 7, 4
 
 
-@pytest.mark.parametrize("component", every_kind(), ids=kind_of)
+def kind_of(component: Component) -> str:
+    return take_apart(component).kind
+
+
+@pytest.mark.parametrize("component", every_learned(V, D), ids=kind_of)
 def test_what_is_read_is_what_was_written(component: Component, tmp_path: Path) -> None:
     file = tmp_path / "one.safetensors"
     save_component(file, component, {"model": "m", "lambda": 0.25})
@@ -47,68 +41,122 @@ def test_what_is_read_is_what_was_written(component: Component, tmp_path: Path) 
     assert component_again.keys == component.keys
 
 
-@pytest.mark.parametrize("component", every_kind(), ids=kind_of)
+def test_every_learned_kind_can_be_saved() -> None:
+    assert {kind_of(c) for c in every_learned()} == {*LEARNED, "mixture"}
+
+
+@pytest.mark.parametrize("component", every_learned(V, D), ids=kind_of)
 def test_every_kind_sums_to_one_and_agrees_with_itself(component: Component) -> None:
     states = torch.randn(6, D * len(component.keys))
     logs = component.logprobs(states)
     assert torch.allclose(logs.exp().sum(1), torch.ones(6), atol=1e-5)
-    targets = np.array([6, 1, 2, 3, 6, 1])
-    one = component.target_logprobs(states.numpy(), targets)
+    targets = np.array([6, 1, 2, 3, 6, 1], np.int32)
+    one = component.target_logprobs(QueryArrays(states.numpy(), targets))
     assert np.allclose(one, logs[np.arange(6), targets].numpy(), atol=1e-4)
+    assert component.multiplications is not None
     assert component.multiplications > 0
 
 
 def test_parts_together_are_the_mixture_of_each_on_its_own_states() -> None:
-    mixed = every_kind()[-1]
+    mixed = every_learned(V, D)[-1]
     assert isinstance(mixed, Mixture)
-    assert (mixed.keys, mixed.width) == (("att", "ffn"), 2 * D)
+    assert mixed.keys == ("att", "ffn")
     att, ffn = torch.randn(6, D), torch.randn(6, D)
     states = {("att",): att, ("ffn",): ffn, ("att", "ffn"): torch.cat([att, ffn], 1)}
-    dense = sum(
-        s * p.logprobs(states[p.keys]).double().exp()
-        for p, s in zip(mixed.parts, mixed.shares, strict=True)
-    )
+    dense = torch.zeros(6, V, dtype=torch.float64)
+    for part, weight in zip(mixed.parts, mixed.weights, strict=True):
+        dense += weight * part.logprobs(states[part.keys]).double().exp()
     both = states["att", "ffn"]
-    assert torch.allclose(mixed.logprobs(both).double().exp(), dense, atol=1e-6)  # type: ignore[arg-type]
+    assert torch.allclose(mixed.logprobs(both).double().exp(), dense, atol=1e-6)
     targets = torch.randint(0, V, (6,))
     assert np.allclose(
-        mixed.target_logprobs(both.numpy(), targets.numpy()),
+        mixed.target_logprobs(QueryArrays(both.numpy(), targets.numpy().astype(np.int32))),
         mixed.logprobs(both)[np.arange(6), targets].numpy(),
         atol=1e-5,
     )
-    assert mixed.multiplications == sum(p.multiplications for p in mixed.parts)
+    each = [part.multiplications for part in mixed.parts]
+    assert mixed.multiplications == sum(count for count in each if count is not None)
 
 
-@pytest.mark.parametrize("component", every_kind()[:-1], ids=kind_of)
-def test_a_high_temperature_flattens(component: Single) -> None:
+def test_a_part_of_no_weight_changes_nothing() -> None:
+    head, _, mlp, _, _ = every_learned(V, D)
+    mixed, states = Mixture((head, mlp), (0.0, 1.0)), torch.randn(4, 2 * D)
+    assert torch.allclose(mixed.logprobs(states), mlp.logprobs(states), atol=1e-6)
+    asked = QueryArrays(states.numpy(), np.array([0, 1, 2, 6], np.int32))
+    assert np.allclose(mixed.target_logprobs(asked), mlp.target_logprobs(asked), atol=1e-6)
+
+
+@pytest.mark.parametrize("component", every_learned(V, D)[:-1], ids=kind_of)
+def test_a_high_temperature_flattens(component: Component) -> None:
     states = torch.randn(5, D * len(component.keys))
-    flat = component._replace(tau=1e6).logprobs(states)
+    flat = component.at_temperature(1e6).logprobs(states)
     assert torch.allclose(flat, flat[:1], atol=1e-3)  # the same for every state
 
 
-@pytest.mark.parametrize(
-    "component", every_kind()[1:3], ids=kind_of
-)  # rows of a word cannot be counted there
+# embeddings of a vocabulary entry cannot be counted there
+@pytest.mark.parametrize("component", every_learned(V, D)[1:3], ids=kind_of)
 def test_a_component_computes_where_its_tensors_are(component: Component) -> None:
-    elsewhere = on_device(component, torch.device("meta"))
-    found = elsewhere.logprobs(torch.zeros(2, D * len(component.keys), device="meta"))
-    assert found.device.type == "meta"
+    elsewhere = component.to(torch.device("meta"))
+    logs = elsewhere.logprobs(torch.zeros(2, D * len(component.keys), device="meta"))
+    assert logs.device.type == "meta"
+
+
+def test_a_mixture_moves_all_of_its_parts() -> None:
+    moved = every_learned(V, D)[-1].to(torch.device("meta"))
+    assert isinstance(moved, Mixture)
+    for part in moved.parts:
+        assert isinstance(part, LearnedComponent)
+        assert {t.device.type for t in part.tensors().values()} == {"meta"}
 
 
 def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "one.safetensors"
-    save_tensors(file, {"weight": torch.zeros(1)}, {"kind": "poodle"})
-    with pytest.raises(KnnlmError, match="unknown kind of component 'poodle'"):
+    nothing: dict[str, object] = {"fields": {}, "about": {}}
+    save_tensors(file, {"weight": torch.zeros(1)}, {"kind": "poodle", **nothing})
+    with pytest.raises(UsageError, match="unknown kind of component 'poodle'"):
         load_component(file)
-    save_tensors(
-        file, {"weight": torch.zeros(1)}, {"kind": "embeddings", "fields": {}, "about": {}}
-    )
+    save_tensors(file, {"weight": torch.zeros(1)}, {"kind": "head", **nothing})
     with pytest.raises(DamagedError, match="do not make a component"):
         load_component(file)
     good = new_head("att", torch.zeros(4, 2), torch.full((2,), 2), "ip")
-    save_component(file, good._replace(counts=torch.ones(3, dtype=torch.int64)), {})
+    bad = dataclasses.replace(good, counts=torch.ones(3, dtype=torch.int64))
+    save_component(file, bad, {})
     with pytest.raises(DamagedError, match="do not make a component"):
         load_component(file)
     file.write_bytes(file.read_bytes()[:-20])
     with pytest.raises(DamagedError, match="damaged"):
         load_component(file)
+
+
+def test_parts_of_different_vocabularies_are_refused(tmp_path: Path) -> None:
+    mixed = Mixture((every_learned(V, D)[0], every_learned(V + 1, D)[0]), (0.5, 0.5))
+    save_component(tmp_path / "one.safetensors", mixed, {})
+    with pytest.raises(DamagedError, match="do not make a component"):
+        load_component(tmp_path / "one.safetensors")
+
+
+@pytest.mark.parametrize("kind", ["knn", "full-datastore"])
+def test_what_retrieves_needs_its_datastore(kind: str) -> None:
+    with pytest.raises(KnnlmError, match=f"a {kind} component needs its datastore: open it"):
+        put_together(SavedState(kind, {}, {}))
+
+
+def test_a_component_of_somebody_elses_cannot_be_saved() -> None:
+    class Foreign(Component):
+        vocab_size = 1
+        multiplications = None
+
+        def logprobs(self, states: torch.Tensor) -> torch.Tensor:
+            return states
+
+        def target_scores(self, queries: object) -> TargetScores:
+            raise NotImplementedError
+
+        def at_temperature(self, tau: float) -> "Foreign":
+            return self
+
+    with pytest.raises(TypeError, match="a Foreign cannot be saved"):
+        take_apart(Foreign())
+    states = torch.tensor([[-1.0, -2.0]])
+    scored = Foreign().score_tokens(states, torch.tensor([1]))
+    assert scored == ScoredTokens(np.array([-2.0]), None)

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 
 from knnlm.errors import UsageError
 from knnlm.evaluation.metrics import perplexity
-from knnlm.evaluation.mixing import fit_lambda, fit_shares, mix, mix_all, oracle
+from knnlm.evaluation.mixing import fit_lambda, fit_weights, mix, mix_several, oracle
 
 
 def logs(seed: int, n: int, missing: float) -> tuple[np.ndarray, np.ndarray]:
@@ -66,40 +66,40 @@ def test_a_weight_out_of_range_is_refused(lam: float) -> None:
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 5), st.integers(2, 200))
-def test_shares_of_several_are_no_worse_than_any_other(seed: int, count: int, tokens: int) -> None:
+def test_weights_of_several_are_no_worse_than_any_other(seed: int, count: int, tokens: int) -> None:
     rng = np.random.default_rng(seed)
     logs = [np.log(rng.random(tokens)) for _ in range(count)]
-    shares = fit_shares(logs)
-    assert sum(shares) == pytest.approx(1)
-    assert min(shares) >= 0
-    best = mix_all(logs, shares).mean()
+    weights = fit_weights(logs)
+    assert sum(weights) == pytest.approx(1)
+    assert min(weights) >= 0
+    best = mix_several(logs, weights).mean()
     for other in rng.dirichlet(np.ones(count), 20):
-        assert mix_all(logs, other.tolist()).mean() <= best + 1e-9
+        assert mix_several(logs, other.tolist()).mean() <= best + 1e-9
     for one in np.eye(count):
-        assert mix_all(logs, one.tolist()).mean() <= best + 1e-9
+        assert mix_several(logs, one.tolist()).mean() <= best + 1e-9
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(2, 4), st.booleans())
-def test_shares_of_several_are_no_worse_than_those_of_any_fewer(
+def test_weights_of_several_are_no_worse_than_those_of_any_fewer(
     seed: int, count: int, twice: bool
 ) -> None:
     rng = np.random.default_rng(seed)
     logs = [np.log(rng.random(60)) for _ in range(count)]
     logs[0][rng.random(60) < 0.3] = -np.inf
     logs += [logs[-1]] if twice else []
-    best = mix_all(logs, fit_shares(logs)).mean()
+    best = mix_several(logs, fit_weights(logs)).mean()
     for size in range(1, len(logs)):
         for some in itertools.combinations(logs, size):
-            assert not mix_all(some, fit_shares(some)).mean() > best + 1e-9
+            assert not mix_several(some, fit_weights(some)).mean() > best + 1e-9
 
 
 @settings(max_examples=20)
 @given(st.integers(0, 2**32 - 1))
-def test_three_shares_are_no_worse_than_a_fine_grid(seed: int) -> None:
+def test_three_weights_are_no_worse_than_a_fine_grid(seed: int) -> None:
     rng = np.random.default_rng(seed)
     logs = np.log(rng.random((3, 50)))
     logs[2, rng.random(50) < 0.3] = -np.inf
-    best = mix_all(list(logs), fit_shares(list(logs))).mean()
+    best = mix_several(list(logs), fit_weights(list(logs))).mean()
     a, b = (x.ravel() / 100 for x in np.mgrid[0:101, 0:101])
     grid = np.stack([a, b, 1 - a - b], axis=1)[a + b <= 1]
     with np.errstate(divide="ignore"):
@@ -112,7 +112,7 @@ def test_three_shares_are_no_worse_than_a_fine_grid(seed: int) -> None:
     st.sampled_from(["spread", "one token", "missing", "alike"]),
 )
 def test_no_mixture_could_gain_more_than_the_slopes_allow(seed: int, count: int, kind: str) -> None:
-    """The likelihood is concave, so max_i mean p_i/P - 1 bounds what any other shares could
+    """The likelihood is concave, so max_i mean p_i/P - 1 bounds what any other weights could
     gain."""
     rng = np.random.default_rng(seed)
     logs = rng.normal(-4, 4 if kind == "spread" else 1, (count, 400))
@@ -122,21 +122,21 @@ def test_no_mixture_could_gain_more_than_the_slopes_allow(seed: int, count: int,
         logs[:-1][rng.random((count - 1, 400)) < 0.5] = -np.inf
     if kind == "alike":
         logs[1] = logs[0] + 1e-9 * rng.normal(size=400)
-    mixed = mix_all(list(logs), fit_shares(list(logs)))
+    mixed = mix_several(list(logs), fit_weights(list(logs)))
     assert np.exp(logs - mixed).mean(axis=1).max() - 1 < 1e-9
 
 
 @given(st.integers(0, 2**32 - 1))
-def test_two_shares_are_lambda(seed: int) -> None:
+def test_two_weights_are_lambda(seed: int) -> None:
     rng = np.random.default_rng(seed)
     lm, other = np.log(rng.random(80)), np.log(rng.random(80))
     other[rng.random(80) < 0.3] = -np.inf
-    shares = fit_shares([lm, other])
-    assert shares[1] == pytest.approx(fit_lambda(lm, other), abs=1e-6)
-    assert np.allclose(mix_all([lm, other], shares), mix(lm, other, shares[1]))
+    weights = fit_weights([lm, other])
+    assert weights[1] == pytest.approx(fit_lambda(lm, other), abs=1e-6)
+    assert np.allclose(mix_several([lm, other], weights), mix(lm, other, weights[1]))
 
 
 def test_a_predictor_that_holds_everything_impossible_gets_nothing() -> None:
     logs = [np.full(5, -1.0), np.full(5, -np.inf)]
-    assert fit_shares(logs) == pytest.approx((1.0, 0.0), abs=1e-9)
-    assert np.array_equal(mix_all(logs, (1.0, 0.0)), logs[0])
+    assert fit_weights(logs) == pytest.approx((1.0, 0.0), abs=1e-9)
+    assert np.array_equal(mix_several(logs, (1.0, 0.0)), logs[0])

@@ -8,7 +8,6 @@ import pytest
 from knnlm.api import Datastore
 from knnlm.datastore.entries import Entries, open_entries
 from knnlm.models.load import LanguageModel, load_model
-from knnlm.text.local_files import Files
 
 
 @pytest.fixture(scope="session")
@@ -34,4 +33,4 @@ def store(built: Path, tmp_path: Path) -> Entries:
 
 @pytest.fixture
 def queries(store: Entries, lm: LanguageModel, texts: dict[str, Path]) -> Entries:
-    return Datastore(store, lm).queries(Files((texts["valid"],)))
+    return Datastore(store, lm).queries(texts["valid"])

@@ -36,6 +36,7 @@ class FullDatastore(Component):
     keys: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
+        check_temperature(self.tau)
         object.__setattr__(self, "keys", (self.key,))
 
     @property
@@ -50,7 +51,6 @@ class FullDatastore(Component):
 
     def at_temperature(self, tau: float) -> Self:
         """The same component at another τ."""
-        check_temperature(tau)
         return dataclasses.replace(self, tau=tau)
 
     def logprobs(self, states: torch.Tensor) -> torch.Tensor:

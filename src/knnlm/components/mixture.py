@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from scipy.special import logsumexp
 
-from knnlm.components.base import Component, Logs, Queries, TargetScores
+from knnlm.components.base import Component, Logs, Queries, QueryArrays, TargetScores
 from knnlm.errors import UsageError
 
 
@@ -74,10 +74,18 @@ class Mixture(Component):
 
     def target_scores(self, queries: Queries) -> TargetScores:
         """log p of a text's targets, the parts at their own τ."""
-        logs = np.stack([part.target_logprobs(queries) for part in self.parts])
+        logs = np.stack([part.target_logprobs(self._read_by(part, queries)) for part in self.parts])
         weights = np.asarray(self.weights)[:, None]
         with np.errstate(divide="ignore"):  # a weight of zero
             return _FixedScores(logsumexp(logs + np.log(weights), axis=0))
+
+    def _read_by(self, part: Component, queries: Queries) -> Queries:
+        """The text as one part reads it; hidden states in memory are those of all parts."""
+        if not isinstance(queries, QueryArrays):
+            return queries
+        columns = dict(zip(self.keys, np.split(queries.read, len(self.keys), axis=1), strict=True))
+        states = np.concatenate([columns[key] for key in part.keys], axis=1)
+        return QueryArrays(states, queries.targets)
 
 
 class _FixedScores(TargetScores):

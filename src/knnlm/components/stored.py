@@ -79,7 +79,7 @@ def publish_component(
         entries: The datastore.
         name: What to call it.
         component: The component.
-        about: How it was made, as JSON.
+        about: How it was made, as JSON; `command` is what makes it again.
 
     Returns:
         The record that was written.
@@ -90,7 +90,7 @@ def publish_component(
         save_component(draft, component, {})
         checksum = checksum_file(draft)
         file = folder / f"{checksum}.safetensors"
-        draft.rename(file)
+        draft.replace(file)  # the same component may be there already
         record = {
             "format": FORMAT,
             "kind": take_apart(component).kind,

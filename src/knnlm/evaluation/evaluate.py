@@ -57,8 +57,10 @@ class Evaluation:
         known = {f.name for f in dataclasses.fields(cls)}
         given = {"lam" if n == "lambda" else n: value for n, value in fields.items()}
         given = {name: value for name, value in given.items() if name in known}
-        if given["component_ppl"] is None:
-            given["component_ppl"] = math.inf
+        for name, value in given.items():
+            if value is None and (name == "ratio" or name.endswith("_ppl")):
+                no_words = "word" in name and given["words"] == 0
+                given[name] = math.nan if no_words else math.inf
         interval = given["ratio_ci95"]
         given["ratio_ci95"] = None if interval is None else tuple(interval)
         return cls(**given)

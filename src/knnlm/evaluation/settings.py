@@ -61,8 +61,9 @@ class TunedSettings:
         """Whether these are settings of that component with every given field of a retrieval."""
         if self.component != component:
             return False
-        have = {} if self.retrieval is None else vars(self.retrieval)
-        return all(have[name] == value for name, value in wanted.items())
+        if self.retrieval is None:
+            return not wanted
+        return all(getattr(self.retrieval, name) == value for name, value in wanted.items())
 
 
 def save_settings(entries: Entries, settings: TunedSettings) -> None:
