@@ -155,7 +155,7 @@ def component_spec(
         if not set(KEYS) <= set(entries.keys):
             raise KnnlmError(
                 f"an mlp component reads att and ffn, and {entries.path} holds only "
-                f"{' and '.join(entries.keys)}: build it with both `keys`"
+                f"{' and '.join(entries.keys)}: build it with `keys` att,ffn"
             )
     width = entries.key(entries.keys[0]).type.width
     usual = default_size(chosen, entries.count, entries.vocab_size, width)
