@@ -21,7 +21,7 @@ LOG_SECONDS = 15.0
 
 
 class _PlainStderr(logging.Handler):
-    """Prints messages to stderr: always for the command line, else unless the program logs itself."""
+    """Prints messages to stderr, unless the program logs itself; for the command line, always."""
 
     always = False
     rewrite: Callable[[str], str] | None = None

@@ -26,7 +26,7 @@ def build(
     att_module: Annotated[
         str | None,
         typer.Option(
-            "--att-module", help="Of an unknown architecture: the module whose input is att."
+            "--att-module", help="In an unknown architecture: the module whose input is att."
         ),
     ] = None,
     window: Annotated[int | None, typer.Option("--window", help="Tokens read at once.")] = None,
@@ -51,9 +51,11 @@ def build(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Store, for every token of a text, the hidden states that predicted it: the datastore.
+    """Store the hidden states that predicted each token of a text.
 
-    Resumes after a kill. Example: knnlm build model --embedded --out store
+    They are the datastore. An interrupted build resumes with the same command.
+
+    Example: knnlm build model --embedded --out store
     """
     from knnlm.api import Datastore
 
@@ -61,7 +63,7 @@ def build(
         model,
         named_text(text, dataset, embedded),
         path,
-        keys=None if keys is None else keys.split(","),
+        keys=keys,
         att_module=att_module,
         window=window,
         stride=stride,

@@ -10,17 +10,19 @@ from knnlm.cli.options import Json
 
 def demo(
     out: Annotated[
-        Path, typer.Option("--out", help="Folder for the model, the store and the page.")
+        Path, typer.Option("--out", help="Folder for the model, the datastore and the page.")
     ] = Path("demo"),
     scale: Annotated[
         str, typer.Option("--scale", help="demo (minutes) or smoke (seconds).")
     ] = "demo",
     json: Json = False,
 ) -> None:
-    """Train a small LM on Python's own documentation, add its nearest neighbours, and show what
-    that changes.
+    """Train a small LM, add retrieval, and show what that changes.
 
-    Takes a few minutes on two cores; interrupted, it continues. Example: knnlm demo --out demo
+    The text is Python's own documentation. It takes a few minutes on two cores; an interrupted run
+    resumes with the same command.
+
+    Example: knnlm demo --out demo
     """
     from rich.console import Console
 

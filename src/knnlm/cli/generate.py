@@ -44,11 +44,11 @@ def generate(
     top_k: Annotated[
         int | None, typer.Option("--top-k", help="Draw from this many tokens.")
     ] = None,
-    beams: Annotated[int, typer.Option("--beams", help="Beam search instead.")] = 1,
+    beams: Annotated[int, typer.Option("--beams", help="Beams of a beam search; 1 is none.")] = 1,
     repetition_penalty: Annotated[
         float, typer.Option("--repetition-penalty", help="Above 1: fewer repeats.")
     ] = 1.0,
-    seed: Annotated[int, typer.Option("--seed", help="Of what is drawn.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the draws.")] = 0,
     lam: Annotated[
         float | None, typer.Option("--lambda", help="λ instead of the tuned one.")
     ] = None,
@@ -60,10 +60,10 @@ def generate(
         int | None, typer.Option("--k", help="Neighbors, instead of the tuned number.")
     ] = None,
     compare: Annotated[
-        bool, typer.Option("--compare", help="The base LM beside it, with the same seed.")
+        bool, typer.Option("--compare", help="Show the base LM beside it, with the same seed.")
     ] = False,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Each token with what was retrieved for it.")
+        bool, typer.Option("--explain", help="Show what was retrieved for each token.")
     ] = False,
     model: Model = None,
     component: ComponentName = None,
@@ -74,7 +74,9 @@ def generate(
     device: Device = None,
     json: Json = False,
 ) -> None:
-    """Continue a text with the datastore's model and neighbors; it streams to stdout as it comes.
+    """Continue a text with the datastore's model and neighbors.
+
+    The new text streams to stdout as it comes.
 
     Example: knnlm generate store "The with statement" --compare
     """

@@ -47,7 +47,7 @@ _SWITCHES = (
 
 app = typer.Typer(
     name="knnlm",
-    help="Nearest-neighbour language models from any causal LM and any text. Start with: knnlm demo",
+    help="Nearest-neighbor language models from any causal LM and any text. Start with: knnlm demo",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -91,7 +91,7 @@ def spread_texts(arguments: list[str]) -> list[str]:
     Only once the verb and its own argument (STORE or MODEL; train has none) have been seen: before
     that, what follows a path may be that argument."""
     needed = 1 if arguments[:1] == ["train"] else 2
-    found: list[str] = []
+    understood: list[str] = []
     plain, spread, value_of = 0, "", ""
     for word in arguments:
         if word.startswith("-") and word != "-":
@@ -101,11 +101,11 @@ def spread_texts(arguments: list[str]) -> list[str]:
         elif value_of:
             value_of = ""
         elif spread:
-            found.append(spread)
+            understood.append(spread)
         else:
             plain += 1
-        found.append(word)
-    return found
+        understood.append(word)
+    return understood
 
 
 def with_flags(message: str, arguments: list[str]) -> str:

@@ -40,15 +40,18 @@ def tune(
     score: ScoreName = None,
     k: Annotated[
         str | None,
-        typer.Option("--k", help="Neighbors (1024); several, comma-separated, are compared."),
+        typer.Option("--k", help="Neighbors (1024); of several, as in 64,1024, the best."),
     ] = None,
     temperatures: Annotated[
-        str | None, typer.Option("--temperatures", help="A grid of τ instead of a search.")
+        str | None,
+        typer.Option("--temperatures", help="A grid of τ, as in 0.5,1,2, instead of a search."),
     ] = None,
     device: Device = None,
     json: Json = False,
 ) -> None:
-    """Find λ and τ on a validation text: λ exactly, τ by a search in units of the scores' spread.
+    """Find λ and τ on a validation text and keep them.
+
+    λ is fitted exactly; τ is searched in units of the spread of the neighbors' scores.
 
     Example: knnlm tune store --embedded --exact
     """

@@ -176,7 +176,7 @@ def _compare_checksum(file: Path, record: dict[str, Any]) -> None:
 def open_component(
     entries: Entries, name: str, retrieval: Retrieval | None, tau: float
 ) -> Component:
-    """The component that settings name: the neighbors themselves, or one kept with the datastore."""
+    """The component that settings name: the neighbors, or one kept with the datastore."""
     if name == KNN_NAME:
         assert retrieval is not None
         return KNN(entries, retrieval, tau)

@@ -84,6 +84,6 @@ class KNNLMConfig(transformers.PreTrainedConfig):  # type: ignore[misc]  # trans
         if tuned.component == KNN_NAME and tuned.retrieval is not None:
             changed = f"index {tuned.retrieval.index}"
         raise KnnlmError(
-            f"{changed} of {entries.path} has changed since this kNN-LM was saved: load and save it "
-            "again"
+            f"{changed} of {entries.path} has changed since this kNN-LM was saved: load and save "
+            "it again"
         )
