@@ -25,7 +25,7 @@ def ask(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any
 def folder(
     tmp_path_factory: pytest.TempPathFactory, tiny_model: Path, texts: dict[str, Path]
 ) -> Path:
-    """A store with an index, tuned on both kinds of search."""
+    """A datastore with an index, tuned on both kinds of search."""
     where = tmp_path_factory.mktemp("verbs")
     for line in (
         f"build {tiny_model} --text {texts['train']} --out {where / 'store'}",
@@ -83,9 +83,11 @@ def test_eval_exact_uses_the_settings_tuned_for_it(
     assert other["interp_ppl"] == other["base_ppl"] == found["base_ppl"]
 
 
-def test_info_and_verify_know_the_store(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+def test_info_and_verify_know_the_datastore(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
     info = ask(capsys, "info", folder / "store")
-    assert info["rows"] > 1000
+    assert info["entries"] > 1000
     assert len(info["tuned"]) == 2
     assert next(iter(info["indexes"].values()))["factory"] == "IVF16,Flat"
     verified = ask(capsys, "verify", folder / "store")
