@@ -105,18 +105,6 @@ def test_plain_output_goes_to_stdout_and_progress_to_stderr(
     assert "queries" not in output.out
 
 
-@pytest.mark.parametrize(
-    "verb", ["demo", "train", "build", "index", "tune", "eval", "info", "verify"]
-)
-def test_every_verb_explains_itself_with_an_example_that_parses(
-    verb: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run([verb, "--help"]) == 0
-    text = capsys.readouterr().out
-    assert f"Example: knnlm {verb}" in " ".join(text.split())
-    assert "--json" in text
-
-
 def test_help_is_fast_because_it_imports_nothing_heavy() -> None:
     code = (
         "import sys; from knnlm.cli.main import run; run(['eval', '--help']); "

@@ -217,7 +217,7 @@ class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixi
 
     @torch.inference_mode()
     def score_tokens(self, tokens: torch.Tensor, start: int = 1) -> TokenScores:
-        """What the model gives to each of tokens[start:] of a sequence (T,) after those before it."""
+        """What the model gives to each of tokens[start:] of a sequence (T,)."""
         if not 1 <= start < len(tokens):
             raise UsageError(
                 f"cannot score {len(tokens)} tokens from {start} on: the first is not predicted"
