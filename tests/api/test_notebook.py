@@ -70,7 +70,9 @@ def test_tokens_and_documents_are_escaped(field: str) -> None:
     if field == "text":
         token = token._replace(text=HOSTILE)
     else:
-        token = token._replace(neighbors=(neighbor._replace(**{field: HOSTILE}),))
+        token = token._replace(
+            neighbors=(RetrievedNeighbor(**(neighbor._asdict() | {field: HOSTILE})),)
+        )
     html = Explanation((token,), TunedSettings(lam=0.3, temperature=1.0))._repr_html_()
     tags = Tags(html)
     assert not {"script", "img"} & tags.tags

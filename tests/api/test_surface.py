@@ -84,10 +84,10 @@ def function_of(member: Any) -> Callable[..., Any] | None:
 
 def parameters(function: Callable[..., Any]) -> str:
     """Names of parameters; those after a star are given by name."""
-    names, star = [], False
+    names: list[str] = []
     for name, parameter in inspect.signature(function).parameters.items():
-        if parameter.kind is parameter.KEYWORD_ONLY and not star:
-            names, star = [*names, "*"], True
+        if parameter.kind is parameter.KEYWORD_ONLY and "*" not in names:
+            names.append("*")
         names.append(name)
     return " ".join(names)
 

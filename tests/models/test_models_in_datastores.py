@@ -34,7 +34,7 @@ def test_an_unknown_architecture_is_stored_with_ffn_and_it_is_said(
         tmp_path / "model", texts["valid"], tmp_path / "named", att_module="model.layers.1.mlp"
     )
     assert named.keys == ("att", "ffn")
-    given = {"lam": 0.3, "retrieval_temperature": 1.0}
+    given: dict[str, Any] = {"lam": 0.3, "retrieval_temperature": 1.0}
     assert KNNLM(named, key="att", k=8, **given).evaluate(texts["test"]).tokens > 0
     retrieval = KNNLM(named, **given).to_transformers().config.tuned.retrieval
     assert retrieval is not None
