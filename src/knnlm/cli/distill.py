@@ -147,7 +147,7 @@ def distill(
 
 
 def _lines(made: "Distilled", store: "Datastore") -> list[str]:
-    """What was made, and its validation perplexity beside that of the neighbors, if tuned."""
+    """What was made, and what it gives on the validation text; beside it the neighbors, if tuned."""
     from knnlm.evaluation.settings import choose_settings
 
     settings, record = made.settings, made.record
