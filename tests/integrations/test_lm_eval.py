@@ -135,3 +135,15 @@ def test_a_datastore_that_is_not_there_is_a_sentence(
     with pytest.raises(SystemExit, match="1"):
         command.main()
     assert capsys.readouterr().err.startswith("knnlm: there is no folder")
+
+
+def test_errors_name_the_arguments_of_lm_eval(
+    tuned_store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(
+        "lm_eval.__main__.cli_evaluate",
+        lambda: harness.KNNLMHarness(store=str(tuned_store), metric="ip"),
+    )
+    with pytest.raises(SystemExit, match="1"):
+        command.main()
+    assert capsys.readouterr().err.endswith("first, or give lambda and temperature\n")
