@@ -10,7 +10,7 @@ import contextlib
 import logging
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import TracebackType
 
 from rich.console import Console
@@ -21,14 +21,16 @@ LOG_SECONDS = 15.0
 
 
 class _PlainStderr(logging.Handler):
-    """Prints messages to stderr: always for the command line, else unless the program logs
-    itself."""
+    """Prints messages to stderr, unless the program logs itself; for the command line, always."""
 
     always = False
+    rewrite: Callable[[str], str] | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
         if self.always or not logging.getLogger().handlers:
-            print(self.format(record), file=sys.stderr, flush=True)
+            line = self.format(record)
+            line = line if self.rewrite is None else self.rewrite(line)
+            print(line, file=sys.stderr, flush=True)
 
 
 _HANDLER = _PlainStderr()
@@ -37,13 +39,18 @@ log.setLevel(logging.INFO)
 
 
 @contextlib.contextmanager
-def messages_on_stderr() -> Iterator[None]:
-    """Print messages whatever else is set up: for a program whose stderr is ours."""
-    before, _HANDLER.always = _HANDLER.always, True
+def messages_on_stderr(rewrite: Callable[[str], str] | None = None) -> Iterator[None]:
+    """Print messages whatever else is set up: for a program whose stderr is ours.
+
+    Args:
+        rewrite: What is made of each message before it is printed.
+    """
+    before = _HANDLER.always, _HANDLER.rewrite
+    _HANDLER.always, _HANDLER.rewrite = True, rewrite
     try:
         yield
     finally:
-        _HANDLER.always = before
+        _HANDLER.always, _HANDLER.rewrite = before
 
 
 class ProgressBar:

@@ -71,7 +71,7 @@ def test_numbers_out_of_range(
     assert "k = 0 is out of range" in complaint(capsys, 2, *tune, "--k", "0")
     assert "k = 5000 is out of range" in complaint(capsys, 2, *tune, "--k", "5000")
     assert "not a list of whole numbers" in complaint(capsys, 2, *tune, "--k", "1.5")
-    assert "temperature -1.0 of the neighbours is out of range" in complaint(
+    assert "retrieval temperature -1.0 is out of range" in complaint(
         capsys, 2, *tune, "--k", "9", "--temperatures", "-1"
     )
     assert "not a list of numbers" in complaint(
@@ -80,7 +80,7 @@ def test_numbers_out_of_range(
     assert run([str(a) for a in (*tune, "--k", "9")]) == 0
     check = ("eval", store, "--text", texts["test"])
     assert "lambda 1.5 is out of range" in complaint(capsys, 2, *check, "--lambda", "1.5")
-    assert "temperature 0.0 of the neighbours is out of range" in complaint(
+    assert "retrieval temperature 0.0 is out of range" in complaint(
         capsys, 2, *check, "--temperature", "0"
     )
     assert "unknown metric 'cosine'" in complaint(capsys, 2, *tune, "--metric", "cosine")
@@ -93,7 +93,7 @@ def test_numbers_out_of_range(
     assert "unknown dtype 'int8'" in complaint(capsys, 2, *build, "--dtype", "int8")
 
 
-def test_a_store_of_another_model(
+def test_a_datastore_of_another_model(
     capsys: pytest.CaptureFixture[str],
     store: Path,
     tiny_model: Path,
@@ -115,7 +115,7 @@ def test_a_store_of_another_model(
     assert "was built with another model" in line
 
 
-def test_an_untuned_store_and_a_missing_index(
+def test_an_untuned_datastore_and_a_missing_index(
     capsys: pytest.CaptureFixture[str], store: Path, texts: dict[str, Path]
 ) -> None:
     check = ("eval", store, "--text", texts["test"])
@@ -126,7 +126,7 @@ def test_an_untuned_store_and_a_missing_index(
     assert "exclude each other" in complaint(capsys, 2, *check, "--index", "x", "--exact")
 
 
-def test_damage_to_a_store(
+def test_damage_to_a_datastore(
     capsys: pytest.CaptureFixture[str], store: Path, texts: dict[str, Path]
 ) -> None:
     part = store / "parts" / "000000" / "att.npy"
@@ -161,7 +161,7 @@ def test_a_manifest_from_the_future_or_of_something_else(
     assert "is not a datastore" in complaint(capsys, 1, "info", tmp_path)
 
 
-def test_a_second_text_does_not_overwrite_a_store(
+def test_a_second_text_does_not_overwrite_a_datastore(
     capsys: pytest.CaptureFixture[str], store: Path, tiny_model: Path, texts: dict[str, Path]
 ) -> None:
     before = {p: p.read_bytes() for p in store.rglob("*") if p.is_file()}
@@ -187,13 +187,13 @@ def test_an_unwritable_folder(
     assert "cannot write" in line
 
 
-def test_ctrl_c_says_how_to_go_on(
+def test_ctrl_c_says_how_to_resume(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, store: Path
 ) -> None:
-    import knnlm.datastore.entries
+    import knnlm.api.datastore
 
     def interrupted(_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(knnlm.datastore.entries, "open_entries", interrupted)
+    monkeypatch.setattr(knnlm.api.datastore, "open_entries", interrupted)
     assert "run the same command again" in complaint(capsys, 1, "info", store)

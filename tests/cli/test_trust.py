@@ -22,7 +22,7 @@ Complain = Callable[..., str]
 def tuned(
     tmp_path_factory: pytest.TempPathFactory, tiny_model: Path, texts: dict[str, Path]
 ) -> Path:
-    """A folder with a model and a store that was tuned and evaluated, so that every cache is
+    """A folder with a model and a datastore that was tuned and evaluated, so that every cache is
     filled."""
     where = tmp_path_factory.mktemp("trust")
     shutil.copytree(tiny_model, where / "model")
@@ -48,8 +48,8 @@ def ask(capsys: pytest.CaptureFixture[str]) -> Ask:
         code = run([*map(str, arguments), "--json"])
         output = capsys.readouterr()
         assert code == 0, output.err
-        found: dict[str, Any] = json.loads(output.out)
-        return found
+        fields: dict[str, Any] = json.loads(output.out)
+        return fields
 
     return asked
 
@@ -120,11 +120,11 @@ def test_a_model_that_moved_is_named_and_found(
     assert again == first
     built = ask(
         "build", tmp_path / "there", "--text", texts["train"], "--out", store
-    )  # the same store, still
-    assert built["rows"] == json.loads((store / MANIFEST).read_text())["rows"]
+    )  # the same datastore, still
+    assert built["entries"] == json.loads((store / MANIFEST).read_text())["rows"]
 
 
-def test_the_stores_own_text_is_refused(
+def test_the_datastores_own_text_is_refused(
     folder: Path, texts: dict[str, Path], complain: Complain
 ) -> None:
     for verb in (("tune", "--exact"), ("eval",)):
@@ -138,10 +138,10 @@ def test_the_stores_own_text_is_refused(
             texts["train"],
             *verb[1:],
         )
-        assert "the text the store was built from" in line
+        assert "the text the datastore was built from" in line
 
 
-def test_a_part_of_the_stores_own_text_is_refused_too(
+def test_a_part_of_the_datastores_own_text_is_refused_too(
     tiny_model: Path, tmp_path: Path, texts: dict[str, Path], ask: Ask, complain: Complain
 ) -> None:
     folder = tmp_path / "docs"
@@ -150,7 +150,7 @@ def test_a_part_of_the_stores_own_text_is_refused_too(
         shutil.copy(texts[name], folder)
     ask("build", tiny_model, "--text", folder, "--out", tmp_path / "store")
     line = complain(2, "tune", tmp_path / "store", "--text", folder / "test.txt", "--exact")
-    assert "test.txt is part of the text the store was built from" in line
+    assert "test.txt is part of the text the datastore was built from" in line
 
 
 def test_evaluating_on_the_tuning_text_is_said(
@@ -193,7 +193,7 @@ def test_lambda_1_and_tiny_texts_have_no_interval(
     assert ask(*command, tmp_path / "white.txt")["base_word_ppl"] is None
 
 
-def test_a_float32_store_is_tuned_in_float32(
+def test_a_float32_datastore_is_tuned_in_float32(
     tiny_model: Path, tmp_path: Path, texts: dict[str, Path], ask: Ask
 ) -> None:
     store = tmp_path / "store"
@@ -226,8 +226,16 @@ def test_several_k_are_one_search(folder: Path, texts: dict[str, Path], ask: Ask
         (2, "tune STORE --text VALID --exact --k nan", "not a list of whole numbers"),
         (2, "train --text VALID --preset smoke --out NEW --seed -1", "seed -1 is out of range"),
         (2, "build MODEL --text VALID --out NEW --keys ,", "no key given"),
-        (1, "build MODEL --text VALID --out MODEL", "is a model folder"),
-        (1, "train --text VALID --preset smoke --out STORE", "is a store"),
+        (
+            1,
+            "build MODEL --text VALID --out MODEL",
+            "is a model folder: choose another --out for the datastore",
+        ),
+        (
+            1,
+            "train --text VALID --preset smoke --out STORE",
+            "is a datastore: choose another --out for the model",
+        ),
         (1, "index STORE --factory IDMap,Flat", "FAISS cannot build"),
         (1, "index STORE --factory PCA64,Flat", "FAISS cannot build"),
         (1, f"build MODEL --text VALID --out {'x' * 300}", "File name too long"),

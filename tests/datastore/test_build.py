@@ -159,10 +159,10 @@ def test_only_the_columns_asked_for_are_stored(
         assert store.key(key).all().shape == (store.count, lm.model.config.hidden_size)
     for missing in {"att", "ffn"} - set(keys):
         with pytest.raises(
-            KnnlmError, match=f"holds no '{missing}' states .*: build it with --keys {missing}"
+            KnnlmError, match=f"holds no '{missing}' states .*: build it with `keys` {missing}"
         ):
             store.key(missing)
-    with pytest.raises(KnnlmError, match="holds no LM log-probabilities: build it with --logprobs"):
+    with pytest.raises(KnnlmError, match="holds no LM log-probabilities: build it with `logprobs`"):
         _ = store.lm_logprob
 
 

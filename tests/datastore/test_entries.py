@@ -89,7 +89,7 @@ def test_states_beyond_half_precision_are_refused_with_the_option_that_holds_the
     tmp_path: Path, lm: LanguageModel
 ) -> None:
     with pytest.raises(
-        KnnlmError, match="some ffn values do not fit float16: build with --dtype float32"
+        KnnlmError, match="some ffn values do not fit float16: build with `dtype` float32"
     ):
         build_entries(loud(lm), library(), tmp_path / "half")
     store = build_entries(loud(lm), library(), tmp_path / "full", dtype="float32", logprobs=True)
@@ -109,7 +109,7 @@ def test_states_that_are_no_numbers_are_never_stored(
     )
     with torch.no_grad():
         model.get_input_embeddings().weight[token] = torch.inf
-    remedy = "build with --dtype float32" if dtype == "float16" else "the model is broken"
+    remedy = "build with `dtype` float32" if dtype == "float16" else "the model is broken"
     with pytest.raises(KnnlmError, match=f"values do not fit {dtype}: {remedy}"):
         build_entries(
             lm._replace(model=model),

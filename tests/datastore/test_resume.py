@@ -75,7 +75,7 @@ def test_a_text_that_changed_before_the_last_commit_is_refused(
         lm,
         changed,
         tmp_path,
-        "the text differs from the one .* was begun with: choose another --out",
+        "the text differs from the one .* was begun with: choose another `path`",
     )
 
 
@@ -177,7 +177,7 @@ def test_a_model_that_was_moved_is_the_same_model(tmp_path: Path, lm: LanguageMo
 def test_a_model_folder_is_no_place_for_a_store(tmp_path: Path, lm: LanguageModel) -> None:
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(
-        KnnlmError, match="is a model folder: choose another --out for the datastore"
+        KnnlmError, match="is a model folder: choose another `path` for the datastore"
     ):
         build(lm, library(), tmp_path)
     assert contents(tmp_path) == {"config.json": b"{}"}

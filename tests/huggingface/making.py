@@ -1,4 +1,4 @@
-"""kNN-LMs of tiny models, and the dense equation beside them, computed without taps, caches or
+"""kNN-LMs of tiny models, and the dense equation beside them, computed without hooks, caches or
 search."""
 
 from pathlib import Path
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from knnlm import equation
 from knnlm.datastore.build import build_entries
 from knnlm.datastore.entries import Entries
-from knnlm.evaluation.tuning import TunedSettings
+from knnlm.evaluation.settings import TunedSettings
 from knnlm.huggingface import KNNLMForCausalLM
 from knnlm.models.load import LanguageModel, model_fingerprint
 from knnlm.search.retrieval import Retrieval
@@ -26,7 +26,7 @@ GREEDY: dict[str, Any] = {"max_new_tokens": NEW, "do_sample": False, "pad_token_
 
 
 class Made(NamedTuple):
-    """A base LM, its store, the settings, and the model under test."""
+    """A base LM, its datastore, the settings, and the model under test."""
 
     lm: LanguageModel
     store: Entries
@@ -35,16 +35,18 @@ class Made(NamedTuple):
 
 
 def knn_lm(model: Any, tokenizer: Any, text: Path, out: Path, **changes: Any) -> Made:
-    """A kNN-LM whose neighbours matter: τ is of the size of their distances."""
+    """A kNN-LM whose neighbors matter: τ is of the size of their distances."""
     lm = LanguageModel(
         model, tokenizer, "tiny", model_fingerprint(model), tokenizer_fingerprint(tokenizer)
     )
     store = build_entries(lm, Files((text,)), out, window=32, dtype=changes.get("dtype", "float32"))
     key = changes.get("key", "att")
     spread = float(np.var(store.key(key).all().astype(np.float64)) * 8)
-    what = Retrieval(key=key, metric=changes.get("metric", "l2"), k=K, index=changes.get("index"))
-    tuned = TunedSettings(what, changes.get("lam", LAM), spread, 1.0, 1.0, 1.0, 1)
-    return Made(lm, store, tuned, KNNLMForCausalLM.from_parts(lm, store, tuned))
+    retrieval = Retrieval(
+        key=key, metric=changes.get("metric", "l2"), k=K, index=changes.get("index")
+    )
+    tuned = TunedSettings(retrieval=retrieval, lam=changes.get("lam", LAM), temperature=spread)
+    return Made(lm, store, tuned, KNNLMForCausalLM.from_settings(lm, store, tuned))
 
 
 @torch.inference_mode()
@@ -52,20 +54,19 @@ def dense(made: Made, ids: list[int]) -> NDArray[np.float64]:
     """P (T, V) after each token of `ids`: the equation of equation.py."""
     tokens = torch.tensor([ids])
     out = made.lm.model(input_ids=tokens, output_hidden_states=True, use_cache=False)
-    what = made.tuned.retrieval
-    h_ds = att_by_hand(made.lm.model, tokens) if what.key == "att" else out.hidden_states[-1]
-    w_ds = np.asarray(made.store.key(what.key).all(), np.float64)
-    scores = equation.similarity(w_ds, h_ds[0].double().numpy(), what.metric)
+    how, lam = made.tuned.retrieval, made.tuned.lam
+    assert how is not None
+    h_ds = att_by_hand(made.lm.model, tokens) if how.key == "att" else out.hidden_states[-1]
+    w_ds = np.asarray(made.store.key(how.key).all(), np.float64)
+    scores = equation.similarity(w_ds, h_ds[0].double().numpy(), how.metric)
     knn = equation.p_knn(
-        scores, made.store.targets, out.logits.shape[-1], what.k, made.tuned.temperature
+        scores, made.store.targets, out.logits.shape[-1], how.k, made.tuned.temperature
     )
-    return (1 - made.tuned.lam) * equation.softmax(
-        out.logits[0].double().numpy()
-    ) + made.tuned.lam * knn
+    return (1 - lam) * equation.softmax(out.logits[0].double().numpy()) + lam * knn
 
 
 def greedy_by_hand(made: Made, prompt: list[int], new: int = NEW) -> list[int]:
-    """The most probable next token, again and again, everything computed anew each time."""
+    """The most probable next token, again and again, everything computed again each time."""
     ids = list(prompt)
     for _ in range(new):
         ids.append(int(dense(made, ids)[-1].argmax()))

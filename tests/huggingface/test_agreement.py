@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-import knnlm
+from knnlm import KNNLM, Datastore
 from knnlm.evaluation.mixing import mix
-from knnlm.evaluation.tuning import score
 from knnlm.models.load import load_model
+from knnlm.search.retrieval import Score
 from tests.conftest import prose
 
 pytestmark = pytest.mark.pipeline
@@ -21,35 +21,35 @@ def store(
     tmp_path_factory: pytest.TempPathFactory, tiny_model: Path, texts: dict[str, Path]
 ) -> Path:
     """fp16 states and an index that is far from exact, tuned."""
-    where = tmp_path_factory.mktemp("agreement") / "store"
-    knnlm.build(tiny_model, where, texts["train"])
-    knnlm.index(where, factory="IVF8,PQ4", nprobe=2, recall_floor=0)
-    knnlm.tune(where, texts["valid"], k=64)
-    knnlm.tune(where, texts["valid"], k=64, mask="exact")
-    knnlm.tune(where, texts["valid"], k=64, score="exact")
-    return where
+    path = tmp_path_factory.mktemp("agreement") / "store"
+    store = Datastore.build(tiny_model, texts["train"], path)
+    store.build_index(factory="IVF8,PQ4", nprobe=2, recall_floor=0)
+    KNNLM(store).tune(texts["valid"], k=64)
+    KNNLM(store, exact=True).tune(texts["valid"], k=64)
+    KNNLM(store, score="exact").tune(texts["valid"], k=64)
+    return path
 
 
-@pytest.mark.parametrize(
-    ("mask", "score_kind"), [("exact", "exact"), (None, "index"), (None, "exact")]
-)
+@pytest.mark.parametrize(("exact", "score"), [(True, "exact"), (False, "index"), (False, "exact")])
 def test_evaluation_and_generation_agree(
-    store: Path, tmp_path: Path, mask: str | None, score_kind: str
+    store: Path, tmp_path: Path, exact: bool, score: Score
 ) -> None:
     text = tmp_path / "text.txt"
     text.write_text(prose(77, 1))  # shorter than a window: both paths see all of it
-    tuned, evaluated = knnlm.evaluate(store, text, mask=mask, score=score_kind)  # type: ignore[arg-type]
-    opened = knnlm.open_entries(store)
-    from knnlm.api import queries
-
-    rows = queries(opened, knnlm.source(text))
-    scored = score(opened, rows, tuned)
-    wanted = mix(scored.lm, scored.knn, tuned.lam)
+    index = None if exact else Datastore.open(store).indexes[0]
+    tuned = KNNLM(store, exact=exact, index=index, score=score)
+    evaluated = tuned.evaluate(text)
+    retrieval = evaluated.settings.retrieval
+    assert retrieval is not None
+    assert (retrieval.exact, retrieval.score) == (exact, score)
+    queries = tuned.store.queries(text)
+    lm = queries.lm_logprob.astype(np.float64)
+    wanted = mix(lm, tuned.component.target_logprobs(queries), tuned.settings.lam)
     assert np.exp(-wanted.mean()) == pytest.approx(evaluated.interp_ppl)
 
-    model, _ = knnlm.load(store, mask=mask, score=score_kind)  # type: ignore[arg-type]
-    tokens = torch.tensor([rows.documents[0].first_token, *rows.targets.tolist()])
-    np.testing.assert_allclose(model.look(tokens).mixed, wanted, atol=1e-4)
+    model = tuned.to_transformers()
+    tokens = torch.tensor([queries.documents[0].first_token, *queries.targets.tolist()])
+    np.testing.assert_allclose(model.score_tokens(tokens).mixed, wanted, atol=1e-4)
     with torch.inference_mode():
         logits = model(input_ids=tokens[None]).logits[0]
     np.testing.assert_allclose(
@@ -69,13 +69,17 @@ def test_evaluation_and_generation_agree(
 
 
 def test_a_loaded_model_has_the_tuned_settings_or_the_given_ones(store: Path) -> None:
-    tuned, _ = knnlm.load(store, mask="exact")
-    assert tuned.config.retrieval.exact
-    given, _ = knnlm.load(store, mask="exact", lam=0.5, temperature=2.0, k=7)
-    assert (given.config.lam, given.config.tau, given.config.retrieval.k) == (0.5, 2.0, 7)
-    assert tuned.store.count == given.store.count
+    tuned = KNNLM(store, exact=True).to_transformers()
+    retrieval = tuned.config.tuned.retrieval
+    assert retrieval is not None
+    assert retrieval.exact
+    model = KNNLM(store, exact=True, lam=0.5, retrieval_temperature=2.0, k=7).to_transformers()
+    given = model.config.tuned
+    assert given.retrieval is not None
+    assert (given.lam, given.temperature, given.retrieval.k) == (0.5, 2.0, 7)
+    assert tuned.entries.count == model.entries.count
 
 
 def test_an_open_model_is_used_as_it_is(store: Path, tiny_model: Path) -> None:
     lm = load_model(tiny_model)
-    assert knnlm.load(store, model=lm).model.base is lm.model
+    assert KNNLM(store, model=lm).to_transformers().base is lm.model

@@ -14,7 +14,7 @@ import torch
 from knnlm.errors import KnnlmError, UsageError
 from knnlm.huggingface import KNNLMForCausalLM
 from tests.hidden_states import models
-from tests.huggingface.making import Made, dense, knn_lm
+from tests.huggingface.making import K, Made, dense, knn_lm
 
 pytestmark = pytest.mark.pipeline
 
@@ -124,7 +124,7 @@ def test_it_is_not_trained_and_has_nothing_to_train(made: Made) -> None:
     assert not any(p.requires_grad for p in made.model.parameters())
 
 
-def test_another_models_store_is_refused(
+def test_another_models_datastore_is_refused(
     made: Made, text: Path, tokenizer: Any, tmp_path: Path
 ) -> None:
     other = knn_lm(models.make("Qwen2"), tokenizer, text, tmp_path / "store")
@@ -132,7 +132,7 @@ def test_another_models_store_is_refused(
         KnnlmError,
         match=r"was built with another model \(tiny\) than tiny: use that model, or build",
     ):
-        KNNLMForCausalLM.from_parts(other.lm, made.store, made.tuned)
+        KNNLMForCausalLM.from_settings(other.lm, made.store, made.tuned)
 
 
 @torch.inference_mode()
@@ -146,19 +146,19 @@ def test_a_copy_says_the_same(made: Made) -> None:
 @torch.inference_mode()
 def test_at_another_lambda_everything_is_shared(made: Made) -> None:
     ids = torch.tensor([IDS])
-    plain = made.model.at(0.0)
+    plain = made.model.with_lambda(0.0)
     assert plain.base is made.model.base
     torch.testing.assert_close(
         plain(input_ids=ids).logits, made.lm.model(input_ids=ids).logits.log_softmax(-1)
     )
-    assert made.model.config.lam == made.tuned.lam
+    assert made.model.config.tuned.lam == made.tuned.lam
 
 
 def test_hooks_go_with_the_last_model_that_needs_them(
     text: Path, tokenizer: Any, tmp_path: Path
 ) -> None:
     made = knn_lm(models.gpt2(), tokenizer, text, tmp_path / "store")
-    base, other = made.lm.model, made.model.at(0.1)
+    base, other = made.lm.model, made.model.with_lambda(0.1)
 
     def hooks() -> int:
         return sum(len(m._forward_pre_hooks) + len(m._forward_hooks) for m in base.modules())
@@ -196,11 +196,12 @@ def test_the_rest_of_the_base_models_output_stays(made: Made) -> None:
 
 
 @torch.inference_mode()
-def test_looking_says_what_the_equation_says(made: Made) -> None:
-    look = made.model.look(torch.tensor(IDS), start=3)
+def test_scores_of_tokens_are_those_of_the_equation(made: Made) -> None:
+    scores = made.model.score_tokens(torch.tensor(IDS), start=3)
     p = dense(made, IDS)
     wanted = np.log([p[t, IDS[t + 1]] for t in range(2, len(IDS) - 1)])
-    np.testing.assert_allclose(look.mixed, wanted, atol=1e-5)
-    assert look.near.ids.shape == (4, made.tuned.retrieval.k)
+    np.testing.assert_allclose(scores.mixed, wanted, atol=1e-5)
+    assert scores.neighbors is not None
+    assert scores.neighbors.ids.shape == (4, K)
     with pytest.raises(UsageError, match="the first is not predicted"):
-        made.model.look(torch.tensor(IDS), start=0)
+        made.model.score_tokens(torch.tensor(IDS), start=0)

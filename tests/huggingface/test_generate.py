@@ -1,5 +1,6 @@
 """generate() in all its ways gives the tokens of the dense equation, for every family."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,7 @@ def wanted(made: Made) -> list[list[int]]:
     return [greedy_by_hand(made, prompt) for prompt in PROMPTS]
 
 
-def test_neighbours_matter(made: Made, wanted: list[list[int]]) -> None:
+def test_neighbors_matter(made: Made, wanted: list[list[int]]) -> None:
     base = made.lm.model.generate(**alone(PROMPTS[0]), **GREEDY)[0].tolist()
     assert base != wanted[0]
 
@@ -128,4 +129,4 @@ def test_stored_logprobs_are_those_of_hugging_face(made: Made, text: Path, tmp_p
 
 def knn_free(made: Made) -> Any:
     """The same model with λ = 0."""
-    return type(made.model).from_parts(made.lm, made.store, made.tuned._replace(lam=0.0))
+    return type(made.model).from_settings(made.lm, made.store, replace(made.tuned, lam=0.0))

@@ -1,5 +1,5 @@
-"""save_pretrained and from_pretrained: the weights, and a reference to the store that is checked
-before it is used."""
+"""save_pretrained and from_pretrained: the weights, and a reference to the datastore that is
+checked before it is used."""
 
 import json
 import shutil
@@ -50,29 +50,31 @@ def test_only_weights_and_a_reference_are_saved(made: Made, tmp_path: Path) -> N
     names = {p.name for p in (tmp_path / "saved").iterdir()}
     assert names == {"config.json", "generation_config.json", "model.safetensors"}
     config = json.loads((tmp_path / "saved" / "config.json").read_text())
-    assert config["store"] == str(made.store.path)
-    assert config["store_fingerprint"] == made.store.fingerprint
-    assert config["knn"]["lambda"] == made.tuned.lam
+    assert config["datastore"] == str(made.store.path)
+    assert config["datastore_fingerprint"] == made.store.fingerprint
+    assert config["settings"]["lambda"] == made.tuned.lam
 
 
-def test_a_store_that_moved_is_named_anew(made: Made, tmp_path: Path) -> None:
+def test_a_datastore_that_moved_is_named_again(made: Made, tmp_path: Path) -> None:
     made.model.save_pretrained(tmp_path / "saved")
     shutil.move(made.store.path, tmp_path / "elsewhere")
     lost = KNNLMForCausalLM.from_pretrained(tmp_path / "saved")
     with pytest.raises(KnnlmError, match="is not there|there is no"):
         lost(input_ids=torch.tensor([PROMPTS[0]]))
-    found = KNNLMForCausalLM.from_pretrained(tmp_path / "saved", store=str(tmp_path / "elsewhere"))
-    assert found.generate(**alone(PROMPTS[0]), **GREEDY).shape == (1, 13)
+    moved = KNNLMForCausalLM.from_pretrained(
+        tmp_path / "saved", datastore=str(tmp_path / "elsewhere")
+    )
+    assert moved.generate(**alone(PROMPTS[0]), **GREEDY).shape == (1, 13)
 
 
-def test_a_store_that_changed_is_refused(
+def test_a_datastore_that_changed_is_refused(
     made: Made, text: Path, tokenizer: Any, tmp_path: Path
 ) -> None:
     made.model.save_pretrained(tmp_path / "saved")
     other = tmp_path / "other.txt"
     other.write_text(text.read_text() + "more.\n")
     changed = knn_lm(made.lm.model, tokenizer, other, tmp_path / "changed")
-    again = KNNLMForCausalLM.from_pretrained(tmp_path / "saved", store=str(changed.store.path))
+    again = KNNLMForCausalLM.from_pretrained(tmp_path / "saved", datastore=str(changed.store.path))
     with pytest.raises(KnnlmError, match="has changed since this kNN-LM was saved: restore"):
         again(input_ids=torch.tensor([PROMPTS[0]]))
     assert other.exists()

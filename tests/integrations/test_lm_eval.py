@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-import knnlm
 import knnlm.cli.lm_eval as command
+from knnlm import KNNLM
 from knnlm.integrations import lm_eval as harness
 from tests.conftest import prose
 
@@ -31,7 +31,8 @@ KINDS = {
     ),
     "choice": (
         "multiple_choice",
-        'doc_to_text: "{{text}}"\ndoc_to_choice: ["cat", "dogs"]\ndoc_to_target: 0\nmetric_list:\n  - metric: acc',
+        'doc_to_text: "{{text}}"\ndoc_to_choice: ["cat", "dogs"]\ndoc_to_target: 0\n'
+        "metric_list:\n  - metric: acc",
     ),
     "writing": (
         "generate_until",
@@ -92,14 +93,14 @@ def samples(
 
 def own(store: Path, context: list[int], tokens: list[int]) -> float:
     """log P of `tokens` after `context`, from the model itself."""
-    model, _ = knnlm.load(store)
-    return float(model.look(torch.tensor([*context, *tokens]), len(context)).mixed.sum())
+    model = KNNLM(store).to_transformers()
+    return float(model.score_tokens(torch.tensor([*context, *tokens]), len(context)).mixed.sum())
 
 
 def test_log_likelihoods_are_the_models_own(
     store: Path, samples: dict[str, list[dict[str, Any]]]
 ) -> None:
-    _, tokenizer = knnlm.load(store)
+    tokenizer = KNNLM(store).tokenizer
     for sample in samples["rolling"]:
         tokens = tokenizer(sample["doc"]["text"]).input_ids
         wanted = own(store, [tokenizer.bos_token_id], tokens)
@@ -118,7 +119,8 @@ def test_log_likelihoods_are_the_models_own(
 def test_generations_are_the_models_own(
     store: Path, samples: dict[str, list[dict[str, Any]]]
 ) -> None:
-    model, tokenizer = knnlm.load(store)
+    knnlm = KNNLM(store)
+    model, tokenizer = knnlm.to_transformers(), knnlm.tokenizer
     for sample in samples["writing"]:
         prompt = tokenizer(sample["doc"]["text"], return_tensors="pt")
         ids = model.generate(**prompt, max_new_tokens=5, do_sample=False, pad_token_id=0)
@@ -126,7 +128,7 @@ def test_generations_are_the_models_own(
         assert sample["resps"][0][0] == wanted
 
 
-def test_a_store_that_is_not_there_is_a_sentence(
+def test_a_datastore_that_is_not_there_is_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(
@@ -135,3 +137,15 @@ def test_a_store_that_is_not_there_is_a_sentence(
     with pytest.raises(SystemExit, match="1"):
         command.main()
     assert capsys.readouterr().err.startswith("knnlm: there is no folder")
+
+
+def test_errors_name_the_arguments_of_lm_eval(
+    tuned_store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(
+        "lm_eval.__main__.cli_evaluate",
+        lambda: harness.KNNLMHarness(store=str(tuned_store), metric="ip"),
+    )
+    with pytest.raises(SystemExit, match="1"):
+        command.main()
+    assert capsys.readouterr().err.endswith("first, or give lambda and temperature\n")

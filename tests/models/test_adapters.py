@@ -2,13 +2,14 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import safetensors.torch
 import torch
 import transformers
 
-import knnlm
+from knnlm import KNNLM, Datastore
 from knnlm.errors import KnnlmError
 from knnlm.models.load import load_model
 from tests.hidden_states import models
@@ -42,13 +43,14 @@ def test_an_adapter_is_applied_and_remembered(
     assert not torch.allclose(merged.model(input_ids=ids).logits, plain, atol=1e-3)
     assert merged.fingerprint != load_model(llama).fingerprint
 
-    store = knnlm.build(llama, tmp_path / "store", texts["valid"], adapter=adapter)
-    model, _ = knnlm.load(store, lam=0.0, temperature=1.0)  # opened again without being named
+    store = Datastore.build(llama, texts["valid"], tmp_path / "store", adapter=adapter)
+    plain_lm: dict[str, Any] = {"lam": 0.0, "retrieval_temperature": 1.0}
+    model = KNNLM(store.path, **plain_lm).to_transformers()  # opened again without being named
     torch.testing.assert_close(
         model(input_ids=ids).logits, wanted.log_softmax(-1), rtol=1e-4, atol=1e-5
     )
     with pytest.raises(KnnlmError, match="was built with another model"):
-        knnlm.load(store, model=load_model(llama), lam=0.0, temperature=1.0)
+        KNNLM(store, model=load_model(llama), **plain_lm).to_transformers()
 
 
 def test_an_adapter_whose_weights_do_not_fit_is_refused(llama: Path, adapter: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-import knnlm
+from knnlm import KNNLM, Datastore
 from knnlm.errors import KnnlmError
 from knnlm.models.load import load_model
 from tests.models.gguf_file import write_gguf
@@ -31,13 +31,11 @@ def test_a_gguf_file_makes_a_store_and_generates(
 ) -> None:
     lm = load_model(llama)
     write_gguf(tmp_path / "tiny.gguf", lm.model, lm.tokenizer)
-    store = knnlm.build(tmp_path / "tiny.gguf", tmp_path / "store", texts["valid"])
-    model, tokenizer = knnlm.load(store, lam=0.3, temperature=1.0)
-    prompt = tokenizer("the cat", return_tensors="pt")
-    assert (
-        model.generate(**prompt, max_new_tokens=3, do_sample=False).shape[1]
-        == prompt.input_ids.shape[1] + 3
-    )
+    Datastore.build(tmp_path / "tiny.gguf", texts["valid"], tmp_path / "store")
+    model = KNNLM(tmp_path / "store", lam=0.3, retrieval_temperature=1.0)
+    prompt = model.tokenizer("the cat", return_tensors="pt")
+    ids = model.to_transformers().generate(**prompt, max_new_tokens=3, do_sample=False)
+    assert ids.shape[1] == prompt.input_ids.shape[1] + 3
 
 
 def test_without_its_extra_a_gguf_file_is_refused(

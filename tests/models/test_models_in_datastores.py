@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-import knnlm
+from knnlm import KNNLM, Datastore
 from knnlm.models.load import load_model
 from tests.hidden_states import models
 
@@ -14,7 +14,7 @@ from tests.hidden_states import models
 def test_the_manifest_records_the_tokenizers_rules(
     llama: Path, tmp_path: Path, texts: dict[str, Path]
 ) -> None:
-    model = knnlm.build(llama, tmp_path / "store", texts["valid"]).meta["model"]
+    model = Datastore.build(llama, texts["valid"], tmp_path / "store").entries.meta["model"]
     assert model["bos"] == 0
     assert model["document_starts_with"] == "bos"
     assert {"special_tokens", "padding"} <= set(model)
@@ -25,18 +25,20 @@ def test_an_unknown_architecture_is_stored_with_ffn_and_it_is_said(
 ) -> None:
     models.make("StableLm").save_pretrained(tmp_path / "model")
     tokenizer.save_pretrained(tmp_path / "model")
-    store = knnlm.build(tmp_path / "model", tmp_path / "store", texts["valid"])
+    store = Datastore.build(tmp_path / "model", texts["valid"], tmp_path / "store")
     assert store.keys == ("ffn",)
     assert (
         "storing 'ffn' states only: where 'att' is in stablelm models is not known" in caplog.text
     )
-    named = knnlm.build(
-        tmp_path / "model", tmp_path / "named", texts["valid"], att_module="model.layers.1.mlp"
+    named = Datastore.build(
+        tmp_path / "model", texts["valid"], tmp_path / "named", att_module="model.layers.1.mlp"
     )
     assert named.keys == ("att", "ffn")
-    _, evaluation = knnlm.evaluate(named, texts["test"], lam=0.3, temperature=1.0, key="att", k=8)
-    assert evaluation.tokens > 0
-    assert knnlm.load(named, lam=0.3, temperature=1.0).model.config.retrieval.key == "att"
+    given: dict[str, Any] = {"lam": 0.3, "retrieval_temperature": 1.0}
+    assert KNNLM(named, key="att", k=8, **given).evaluate(texts["test"]).tokens > 0
+    retrieval = KNNLM(named, **given).to_transformers().config.tuned.retrieval
+    assert retrieval is not None
+    assert retrieval.key == "att"
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16", "auto"])
@@ -46,9 +48,9 @@ def test_precision_is_chosen_and_remembered(
     lm = load_model(llama, precision=precision)
     kind = torch.float32 if precision == "auto" else getattr(torch, precision)
     assert {p.dtype for p in lm.model.parameters()} == {kind}
-    store = knnlm.build(llama, tmp_path / "store", texts["valid"], precision=precision)
-    assert store.meta["model"]["precision"] == str(kind).removeprefix("torch.")
-    model, _ = knnlm.load(store, lam=0.3, temperature=1.0)
-    assert model.base.dtype == kind
-    _, evaluation = knnlm.evaluate(store, texts["test"], lam=0.3, temperature=1.0, k=8)
-    assert evaluation.interp_ppl > 0
+    store = Datastore.build(llama, texts["valid"], tmp_path / "store", precision=precision)
+    assert store.entries.meta["model"]["precision"] == str(kind).removeprefix("torch.")
+    opened = Datastore.open(store.path)  # the model is opened again, in the recorded precision
+    model = KNNLM(opened, k=8, lam=0.3, retrieval_temperature=1.0)
+    assert model.to_transformers().base.dtype == kind
+    assert model.evaluate(texts["test"]).interp_ppl > 0

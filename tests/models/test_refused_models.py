@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import transformers
 
-import knnlm
+from knnlm import KNNLM, Datastore
 from knnlm.errors import KnnlmError, UsageError
 from knnlm.models.load import load_model
 from tests.hidden_states import models
@@ -87,10 +87,10 @@ def test_a_model_without_a_head_is_refused_not_given_a_random_one(
 def test_a_saved_knn_lm_is_not_a_base_model(
     llama: Path, tmp_path: Path, texts: dict[str, Path]
 ) -> None:
-    store = knnlm.build(llama, tmp_path / "store", texts["valid"])
-    loaded = knnlm.load(store, lam=0.3, temperature=1.0)
-    loaded.model.save_pretrained(tmp_path / "saved")
-    loaded.tokenizer.save_pretrained(tmp_path / "saved")
+    store = Datastore.build(llama, texts["valid"], tmp_path / "store")
+    model = KNNLM(store, lam=0.3, retrieval_temperature=1.0)
+    model.to_transformers().save_pretrained(tmp_path / "saved")
+    model.tokenizer.save_pretrained(tmp_path / "saved")
     with pytest.raises(
         KnnlmError, match="is a saved kNN-LM: give its base model, or open it with from_pretrained"
     ):

@@ -44,7 +44,7 @@ def test_nprobe_survives_a_reopening_and_any_wrapper(store: Entries) -> None:
 
 
 def test_an_index_below_the_floor_is_refused_and_not_kept(store: Entries) -> None:
-    with pytest.raises(KnnlmError, match=r"finds only .* below the floor of 90%: raise --nprobe"):
+    with pytest.raises(KnnlmError, match=r"finds only .* below the floor of 90%: raise `nprobe`"):
         build_index(store, "att", "l2", factory="IVF64,Flat", nprobe=1, recall_floor=0.9)
     assert list_indexes(store) == []
 
@@ -96,7 +96,7 @@ def test_nonsense_factories_and_names_get_a_sentence(store: Entries) -> None:
     with pytest.raises(UsageError, match="needs at least 65,536 entries and the datastore has"):
         build_index(store, "att", "l2", factory="IVF65536,Flat")
     with pytest.raises(
-        KnnlmError, match="has no index: build one with 'knnlm index', or search with --exact"
+        KnnlmError, match="has no index: build one with 'knnlm index', or search with `exact`"
     ):
         open_index(store, "att-l2")
     with pytest.raises(UsageError, match="nprobe = 0 is out of range"):

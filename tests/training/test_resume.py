@@ -161,7 +161,7 @@ def test_a_finished_model_of_another_text_or_seed_is_refused_and_untouched(
     prose.into(tmp_path / "m")
     before = contents(tmp_path / "m")
     with pytest.raises(
-        KnnlmError, match=r"m holds a model of another text, preset or seed: choose another --out"
+        KnnlmError, match=r"m holds a model of another text, preset or seed: choose another `path`"
     ):
         prose.into(tmp_path / "m", seed=1)
     prose.valid = write_text(tmp_path / "other.txt", 9)

@@ -145,8 +145,7 @@ def settings_of(
 def component_spec(
     entries: Entries, kind: str, key: str | None, size: int | None, metric: str | None
 ) -> ComponentSpec:
-    """Which component to learn from a datastore, with the size and metric that its kind usually
-    has."""
+    """Which component to learn from a datastore; size and metric are usual for its kind."""
     chosen = checked_kind(kind)
     if chosen in ("mlp", "mixture-of-softmaxes") and metric not in (None, "ip"):
         raise UsageError(f"a {chosen} component scores by inner product: leave out `metric`")
@@ -156,7 +155,7 @@ def component_spec(
         if not set(KEYS) <= set(entries.keys):
             raise KnnlmError(
                 f"an mlp component reads att and ffn, and {entries.path} holds only "
-                f"{' and '.join(entries.keys)}: build it with both `keys`"
+                f"{' and '.join(entries.keys)}: build it with `keys` att,ffn"
             )
     width = entries.key(entries.keys[0]).type.width
     usual = default_size(chosen, entries.count, entries.vocab_size, width)

@@ -20,9 +20,9 @@ from knnlm.evaluation.settings import choose_settings
 from knnlm.evaluation.tuning import warn_of_few
 from knnlm.models.load import LanguageModel, load_model
 from knnlm.search import defaults
-from knnlm.search.exact import exact_search
-from knnlm.search.index import Index, build_index, list_indexes, open_index
+from knnlm.search.index import Index, build_index, list_indexes
 from knnlm.search.neighbors import Neighbors
+from knnlm.search.retrieval import Retrieval, open_search
 from knnlm.similarity import checked_metric
 from knnlm.text.documents import Split
 from knnlm.text.naming import Text, open_text
@@ -134,7 +134,7 @@ class Datastore:
 
     @property
     def path(self) -> Path:
-        """Its folder."""
+        """The folder that it is kept in."""
         return self.entries.path
 
     @property
@@ -144,7 +144,7 @@ class Datastore:
 
     @property
     def indexes(self) -> list[str]:
-        """Names of its indexes."""
+        """Names of the indexes that were built of it."""
         return list_indexes(self.entries)
 
     @property
@@ -210,6 +210,9 @@ class Datastore:
         Returns:
             Neighbors with `.ids` and `.scores` (Q, k), nearest first; higher scores are nearer, and
             a missing neighbor has id -1.
+
+        Raises:
+            UsageError: If queries have another width, or the index is of another key or metric.
         """
         key, chosen = key or self.keys[0], checked_metric(metric)
         asked = np.atleast_2d(np.asarray(queries))
@@ -220,10 +223,8 @@ class Datastore:
                 f"give an array of shape (queries, {width})"
             )
         name = index or (None if exact else index_of(self.entries, key, chosen))
-        if name is not None:
-            return open_index(self.entries, name).search(asked, k)
-        self.entries.verify(key)
-        return exact_search(asked, self.entries.key(key), k, chosen)
+        retrieval = Retrieval(key=key, metric=chosen, index=name, score="index", k=k)
+        return open_search(self.entries, retrieval)(asked)
 
     def queries(self, text: Text, split: Split = "test") -> Entries:
         """What the model reads in an evaluation text, kept in the datastore's cache.
@@ -310,8 +311,7 @@ class Datastore:
         return inventory(self.entries)
 
     def verify(self) -> VerifyResult:
-        """Compare every byte of the datastore, its indexes, components and caches with its
-        checksum.
+        """Compare every byte of the datastore and of what is kept with it with its checksum.
 
         Raises:
             DamagedError: If a file is damaged or missing.

@@ -1,5 +1,4 @@
-"""What was retrieved, for people: a text token by token, with its strongest neighbors in
-context."""
+"""What was retrieved, for people: a text token by token, with its neighbors in their context."""
 
 import math
 from typing import Any
@@ -54,8 +53,7 @@ def explain_passage(
     lam: float,
     tokenizer: Any,
 ) -> Passage:
-    """The beginning of the document whose gain is the median one: neither the best nor the
-    worst."""
+    """The beginning of the document whose gain is the median: neither the best nor the worst."""
     lm = queries.lm_logprob.astype(np.float64)
     other = component.target_logprobs(queries)
     mixed = mix(lm, other, lam)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from knnlm.components.stored import component_folder, component_record, list_components, load_stored
+from knnlm.components.stored import describe_component, list_components, verify_component
 from knnlm.datastore.entries import KIND as ENTRIES
 from knnlm.datastore.entries import Entries
 from knnlm.datastore.table import open_table, verify_table
@@ -50,36 +50,45 @@ class DatastoreInfo:
         }
 
     def __str__(self) -> str:
-        columns = ", ".join(f"{n} {c['dtype'].lstrip('<')}" for n, c in self.columns.items())
-        model, text = self.meta["model"], self.meta["text"]
-        lines = [
-            f"{self.path}: {self.entries:,} entries from {self.documents:,} documents, "
-            f"{self.bytes / 1e6:,.1f} MB, {self.parts} parts",
-            f"  columns  {columns}",
-            f"  model    {model['class']} from {self.model_source} ({model['fingerprint'][:12]})",
-            *(f"  {key}      {words}" for key, words in self.meta["taps"].items()),
-            f"  text     {text['kind']}, {self.words:,} words; window {self.meta['window']}, "
-            "stride "
-            f"{self.meta['stride']}",
-        ]
-        for name, index in self.indexes.items():
-            lines.append(
-                f"  index    {name}: recall@{index['recall_k']} {index['recall']:.3f}, "
-                f"{index['bytes'] / 1e6:,.1f} MB"
-            )
-        lines += [f"  tuned    {describe_settings(settings)}" for settings in self.settings]
-        for name, record in self.components.items():
-            keys = " and ".join(record["keys"])
-            lines.append(f"  component {name}: {record['kind']} on {keys}")
-        return "\n".join(lines)
+        return "\n".join(
+            [f"{self.path}: {self._size}", *(f"  {name:<8} {fact}" for name, fact in self._facts())]
+        )
 
     def _repr_html_(self) -> str:
         from knnlm.report.document import text_table
         from knnlm.report.html import table_fragment
 
-        lines = [line.strip().partition(" ") for line in str(self).splitlines()]
-        rows = tuple((name, rest.strip()) for name, _, rest in lines)
-        return table_fragment(text_table(("datastore", ""), rows))
+        rows = (("size", self._size), *self._facts())
+        return table_fragment(text_table(("datastore", str(self.path)), rows))
+
+    @property
+    def _size(self) -> str:
+        return (
+            f"{self.entries:,} entries from {self.documents:,} documents, "
+            f"{self.bytes / 1e6:,.1f} MB, {self.parts} parts"
+        )
+
+    def _facts(self) -> list[tuple[str, str]]:
+        """Each fact and its name."""
+        columns = ", ".join(f"{n} {c['dtype'].lstrip('<')}" for n, c in self.columns.items())
+        model, text = self.meta["model"], self.meta["text"]
+        windows = f"window {self.meta['window']}, stride {self.meta['stride']}"
+        facts = [
+            ("columns", columns),
+            ("model", f"{model['class']} from {self.model_source} ({model['fingerprint'][:12]})"),
+            *self.meta["taps"].items(),
+            ("text", f"{text['kind']}, {self.words:,} words; {windows}"),
+        ]
+        for name, index in self.indexes.items():
+            recall = f"recall@{index['recall_k']} {index['recall']:.3f}"
+            facts.append(("index", f"{name}: {recall}, {index['bytes'] / 1e6:,.1f} MB"))
+        facts += [("tuned", describe_settings(settings)) for settings in self.settings]
+        for name, record in self.components.items():
+            made = record.get("note")
+            if made is None:
+                made = f"{record['kind']} on {' and '.join(record['keys'])}"
+            facts.append(("component", f"{name}: {made}"))
+        return facts
 
 
 @dataclass(frozen=True)
@@ -139,7 +148,7 @@ def inventory(entries: Entries) -> DatastoreInfo:
             name: read_json(indexes / name / "manifest.json") for name in list_indexes(entries)
         },
         settings=load_settings(entries),
-        components={name: component_record(entries, name) for name in list_components(entries)},
+        components={name: describe_component(entries, name) for name in list_components(entries)},
     )
 
 
@@ -152,9 +161,7 @@ def verify_all(entries: Entries) -> VerifyResult:
     load_settings(entries)
     components = list_components(entries)
     for name in components:
-        load_stored(entries, name)
-        file = component_folder(entries, name) / str(component_record(entries, name)["file"])
-        read += file.stat().st_size
+        read += verify_component(entries, name)
     for folder in sorted(p.parent for p in entries.path.glob("cache/*/*/manifest.json")):
         kind = {"states": ENTRIES, "neighbors": NEIGHBORS}[folder.parent.name]
         read += verify_table(open_table(folder, kind, unfinished=True))

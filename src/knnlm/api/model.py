@@ -198,11 +198,12 @@ class KNNLM:
 
     def to_transformers(self) -> KNNLMForCausalLM:
         """The same model as a Hugging Face model whose logits are log P."""
-        if self._transformers is None or self._transformers.config.tuned != self.settings:
-            self._transformers = KNNLMForCausalLM.from_settings(
-                self.store.model, self.store.entries, self.settings
-            )
-        return self._transformers
+        settings, opened = self.settings, self._transformers
+        # as JSON, because a number that is not known (NaN) equals no other
+        if opened is None or opened.config.settings != settings.as_json():
+            opened = KNNLMForCausalLM.from_settings(self.store.model, self.store.entries, settings)
+        self._transformers = opened
+        return opened
 
     def _candidates(self, k: int | Sequence[int] | None) -> list[Component]:
         """The component to tune; of neighbors one for each k, the largest search first."""

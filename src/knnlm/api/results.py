@@ -1,5 +1,4 @@
-"""Results that show themselves: as lines in a terminal, as a table or colored text in a
-notebook."""
+"""Results that show themselves: as lines in a terminal, as tables and colors in a notebook."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -43,8 +42,7 @@ class EvaluationResult(Evaluation):
 
 @dataclass(frozen=True)
 class Explanation:
-    """A text, token by token: p_LM, the component's p, P, and the neighbors with their
-    documents."""
+    """A text, token by token: p_LM, the component's p, P, and neighbors with their documents."""
 
     tokens: tuple[ExplainedToken, ...]
     settings: TunedSettings
@@ -88,7 +86,7 @@ class Generation:
 
     @property
     def tokens(self) -> tuple[int, ...]:
-        """The new tokens."""
+        """Ids of the new tokens, without those of the prompt."""
         return self.generated.tokens
 
     @property

@@ -1,59 +1,71 @@
 """knnlm build"""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from knnlm.cli.options import Dataset, Device, Json, Texts, UseEmbedded, named_text, show
 
+if TYPE_CHECKING:
+    from knnlm.api import Datastore
+
+ModelName = Annotated[
+    str, typer.Argument(metavar="MODEL", help="Model folder, hub name or .gguf file.")
+]
+StoreFolder = Annotated[Path, typer.Option("--out", help="Folder for the datastore.")]
+Keys = Annotated[
+    str | None,
+    typer.Option(
+        "--keys",
+        help="Which hidden states: att, ffn or att,ffn (default; ffn where att is not known).",
+    ),
+]
+AttModule = Annotated[
+    str | None,
+    typer.Option("--att-module", help="In an unknown architecture: the module whose input is att."),
+]
+Window = Annotated[int | None, typer.Option("--window", help="Tokens read at once.")]
+Stride = Annotated[
+    int | None, typer.Option("--stride", help="New tokens in each window; default half.")
+]
+Logprobs = Annotated[
+    bool, typer.Option("--logprobs", help="Also store log p_LM; runs the LM head.")
+]
+Dtype = Annotated[
+    str, typer.Option("--dtype", help="How hidden states are stored: float16 or float32.")
+]
+Precision = Annotated[
+    str,
+    typer.Option("--precision", help="How the model computes: float32, bfloat16, float16 or auto."),
+]
+Adapter = Annotated[
+    str | None, typer.Option("--adapter", help="PEFT adapter of the model: folder or hub name.")
+]
+
 
 def build(
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="Model folder, hub name or .gguf file.")
-    ],
-    path: Annotated[Path, typer.Option("--out", help="Folder for the datastore.")],
+    model: ModelName,
+    path: StoreFolder,
     text: Texts = None,
     dataset: Dataset = None,
     embedded: UseEmbedded = False,
-    keys: Annotated[
-        str | None,
-        typer.Option(
-            "--keys",
-            help="Which hidden states: att, ffn or att,ffn (default; ffn where att is not known).",
-        ),
-    ] = None,
-    att_module: Annotated[
-        str | None,
-        typer.Option(
-            "--att-module", help="Of an unknown architecture: the module whose input is att."
-        ),
-    ] = None,
-    window: Annotated[int | None, typer.Option("--window", help="Tokens read at once.")] = None,
-    stride: Annotated[
-        int | None, typer.Option("--stride", help="New tokens in each window; default half.")
-    ] = None,
-    logprobs: Annotated[
-        bool, typer.Option("--logprobs", help="Also store log p_LM; runs the LM head.")
-    ] = False,
-    dtype: Annotated[
-        str, typer.Option("--dtype", help="How hidden states are stored: float16 or float32.")
-    ] = "float16",
+    keys: Keys = None,
+    att_module: AttModule = None,
+    window: Window = None,
+    stride: Stride = None,
+    logprobs: Logprobs = False,
+    dtype: Dtype = "float16",
     device: Device = None,
-    precision: Annotated[
-        str,
-        typer.Option(
-            "--precision", help="How the model computes: float32, bfloat16, float16 or auto."
-        ),
-    ] = "float32",
-    adapter: Annotated[
-        str | None, typer.Option("--adapter", help="PEFT adapter of the model: folder or hub name.")
-    ] = None,
+    precision: Precision = "float32",
+    adapter: Adapter = None,
     json: Json = False,
 ) -> None:
-    """Store, for every token of a text, the hidden states that predicted it: the datastore.
+    """Store the hidden states that predicted each token of a text.
 
-    Resumes after a kill. Example: knnlm build model --embedded --out store
+    They are the datastore. An interrupted build resumes with the same command.
+
+    Example: knnlm build model --embedded --out store
     """
     from knnlm.api import Datastore
 
@@ -61,7 +73,7 @@ def build(
         model,
         named_text(text, dataset, embedded),
         path,
-        keys=None if keys is None else keys.split(","),
+        keys=keys,
         att_module=att_module,
         window=window,
         stride=stride,
@@ -71,6 +83,10 @@ def build(
         precision=precision,
         adapter=adapter,
     )
+    _show(store, embedded, json)
+
+
+def _show(store: "Datastore", embedded: bool, json: bool) -> None:
     entries = store.entries
     documents = entries.table.manifest["summary"]["documents"]
     fields = {

@@ -17,9 +17,12 @@ def demo(
     ] = "demo",
     json: Json = False,
 ) -> None:
-    """Train a small LM on Python's own documentation, add its nearest neighbors, show the change.
+    """Train a small LM, add retrieval, and show what that changes.
 
-    Takes a few minutes on two cores; interrupted, it resumes. Example: knnlm demo --out demo
+    The text is Python's own documentation. It takes a few minutes on two cores; an interrupted run
+    resumes with the same command.
+
+    Example: knnlm demo --out demo
     """
     from rich.console import Console
 

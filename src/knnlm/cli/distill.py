@@ -70,8 +70,8 @@ Mix = Annotated[
     str | None,
     typer.Option(
         "--mix",
-        help="Nothing new: mix these components (names with commas between them; knn is the "
-        "neighbors).",
+        help="Mix these components of the datastore instead of making one: names with commas "
+        "between them; knn is the neighbors.",
     ),
 ]
 
@@ -89,7 +89,7 @@ def distill(
     ] = None,
     size: Size = None,
     metric: Annotated[
-        str | None, typer.Option("--metric", help="ip, or l2 (clusters, heads).")
+        str | None, typer.Option("--metric", help="ip (inner product), or l2 (clusters, heads).")
     ] = None,
     soft_targets: SoftTargets = None,
     lr: Annotated[float | None, typer.Option("--lr", help="Learning rate.")] = None,
@@ -97,15 +97,15 @@ def distill(
     mix: Mix = None,
     seed: Annotated[
         int | None,
-        typer.Option("--seed", help="Of where training starts and of the order of entries (0)."),
+        typer.Option("--seed", help="Seed of the start and of the order of entries (0)."),
     ] = None,
     device: Device = None,
     json: Json = False,
 ) -> None:
-    """Make a small component from the entries, kept with the datastore, to do without a search.
+    """Make a small component that is used instead of a search.
 
-    A validation text tunes it, and stops its training: the one given, or the one that the datastore
-    was tuned on.
+    It is made from the entries and kept with the datastore. A validation text tunes it, and stops
+    its training: the one given, or the one that the datastore was tuned on.
 
     Example: knnlm distill store --embedded
     """

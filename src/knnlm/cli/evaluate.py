@@ -48,9 +48,12 @@ def evaluate(
     device: Device = None,
     json: Json = False,
 ) -> None:
-    """Report perplexities of a text with and without retrieval, at the settings that tune found.
+    """Report perplexities of a text with and without retrieval.
 
-    With --component, a component is used instead of a search. Example: knnlm eval store --embedded
+    Settings that are not given are those that tune found. With --component, a component is used
+    instead of a search.
+
+    Example: knnlm eval store --embedded
     """
     from knnlm.api import KNNLM
 

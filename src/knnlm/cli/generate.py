@@ -21,50 +21,55 @@ from knnlm.cli.options import (
 from knnlm.errors import UsageError
 
 if TYPE_CHECKING:
-    from knnlm.api import Explanation, Generation
+    from knnlm.api import KNNLM, Explanation, Generation
+
+Prompt = Annotated[
+    str, typer.Argument(metavar="PROMPT", help="The text to continue; - reads it from stdin.")
+]
+MaxNewTokens = Annotated[int, typer.Option("--max-new-tokens", help="How many tokens to add.")]
+Sample = Annotated[
+    bool, typer.Option("--sample", help="Draw tokens, instead of the most probable.")
+]
+Temperature = Annotated[
+    float | None, typer.Option("--temperature", help="Draw, at this temperature of P.")
+]
+TopP = Annotated[
+    float | None, typer.Option("--top-p", help="Draw from this share of the probability.")
+]
+TopK = Annotated[int | None, typer.Option("--top-k", help="Draw from this many tokens.")]
+Beams = Annotated[int, typer.Option("--beams", help="Beams of a beam search; 1 is none.")]
+RepetitionPenalty = Annotated[
+    float, typer.Option("--repetition-penalty", help="Above 1: fewer repeats.")
+]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of the draws.")]
+Lambda = Annotated[float | None, typer.Option("--lambda", help="λ instead of the tuned one.")]
+RetrievalTemperature = Annotated[
+    float | None,
+    typer.Option("--temperature-knn", help="τ of the neighbors instead of the tuned one."),
+]
+K = Annotated[int | None, typer.Option("--k", help="Neighbors, instead of the tuned number.")]
+Compare = Annotated[
+    bool, typer.Option("--compare", help="Show the base LM beside it, with the same seed.")
+]
+Explain = Annotated[bool, typer.Option("--explain", help="Show what was retrieved for each token.")]
 
 
 def generate(
     store: StorePath,
-    prompt: Annotated[
-        str, typer.Argument(metavar="PROMPT", help="The text to continue; - reads it from stdin.")
-    ],
-    max_new_tokens: Annotated[
-        int, typer.Option("--max-new-tokens", help="How many tokens to add.")
-    ] = 64,
-    sample: Annotated[
-        bool, typer.Option("--sample", help="Draw tokens, instead of the most probable.")
-    ] = False,
-    temperature: Annotated[
-        float | None, typer.Option("--temperature", help="Draw, at this temperature of P.")
-    ] = None,
-    top_p: Annotated[
-        float | None, typer.Option("--top-p", help="Draw from this share of the probability.")
-    ] = None,
-    top_k: Annotated[
-        int | None, typer.Option("--top-k", help="Draw from this many tokens.")
-    ] = None,
-    beams: Annotated[int, typer.Option("--beams", help="Beam search instead.")] = 1,
-    repetition_penalty: Annotated[
-        float, typer.Option("--repetition-penalty", help="Above 1: fewer repeats.")
-    ] = 1.0,
-    seed: Annotated[int, typer.Option("--seed", help="Of what is drawn.")] = 0,
-    lam: Annotated[
-        float | None, typer.Option("--lambda", help="λ instead of the tuned one.")
-    ] = None,
-    retrieval_temperature: Annotated[
-        float | None,
-        typer.Option("--temperature-knn", help="τ of the neighbors instead of the tuned one."),
-    ] = None,
-    k: Annotated[
-        int | None, typer.Option("--k", help="Neighbors, instead of the tuned number.")
-    ] = None,
-    compare: Annotated[
-        bool, typer.Option("--compare", help="The base LM beside it, with the same seed.")
-    ] = False,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Each token with what was retrieved for it.")
-    ] = False,
+    prompt: Prompt,
+    max_new_tokens: MaxNewTokens = 64,
+    sample: Sample = False,
+    temperature: Temperature = None,
+    top_p: TopP = None,
+    top_k: TopK = None,
+    beams: Beams = 1,
+    repetition_penalty: RepetitionPenalty = 1.0,
+    seed: Seed = 0,
+    lam: Lambda = None,
+    retrieval_temperature: RetrievalTemperature = None,
+    k: K = None,
+    compare: Compare = False,
+    explain: Explain = False,
     model: Model = None,
     component: ComponentName = None,
     key: Key = None,
@@ -74,7 +79,9 @@ def generate(
     device: Device = None,
     json: Json = False,
 ) -> None:
-    """Continue a text with the datastore's model and neighbors; it streams to stdout as it comes.
+    """Continue a text with the datastore's model and neighbors.
+
+    The new text streams to stdout as it comes.
 
     Example: knnlm generate store "The with statement" --compare
     """
@@ -91,9 +98,7 @@ def generate(
         repetition_penalty=repetition_penalty,
         seed=seed,
     )
-    text = sys.stdin.read() if prompt == "-" else prompt
-    if prompt == "-" and not text:
-        raise UsageError("nothing came from stdin: pipe the prompt in, or give it as an argument")
+    text = _read_stdin() if prompt == "-" else prompt
     model_of_store = KNNLM(
         store,
         component=component or "knn",
@@ -107,14 +112,28 @@ def generate(
         model=model,
         device=device,
     )
+    _continue(model_of_store, text, sampling, compare=compare, explain=explain, json=json)
+
+
+def _continue(
+    model: "KNNLM", prompt: str, sampling: Any, *, compare: bool, explain: bool, json: bool
+) -> None:
+    """Generate and show; what streams is not printed again."""
     streams = not json and not compare
-    generation = model_of_store.generate(
-        text, sampling=sampling, compare=compare, stream=_write if streams else None
+    generation = model.generate(
+        prompt, sampling=sampling, compare=compare, stream=_write if streams else None
     )
     if streams:
         _write("\n")
     explanation = generation.explain() if explain else None
     show(json, _fields(generation, explanation, sampling), _lines(generation, explanation))
+
+
+def _read_stdin() -> str:
+    text = sys.stdin.read()
+    if not text:
+        raise UsageError("nothing came from stdin: pipe the prompt in, or give it as an argument")
+    return text
 
 
 def _write(text: str) -> None:

@@ -11,7 +11,7 @@ from knnlm.search import defaults
 def index(
     store: StorePath,
     key: Key = None,
-    metric: Annotated[str, typer.Option("--metric", help="l2 or ip.")] = "l2",
+    metric: Annotated[str, typer.Option("--metric", help="l2 or ip (inner product).")] = "l2",
     factory: Annotated[
         str | None, typer.Option("--factory", help="FAISS factory string; default by size.")
     ] = None,
@@ -23,7 +23,9 @@ def index(
     ] = defaults.RECALL_FLOOR,
     json: Json = False,
 ) -> None:
-    """Build a FAISS index of a datastore and measure its recall against exact search.
+    """Build a FAISS index and measure its recall.
+
+    Recall is measured against exact search; an index below --recall-floor is not kept.
 
     Example: knnlm index store --key att --metric l2
     """

@@ -4,7 +4,9 @@ from knnlm.cli.options import Json, StorePath, show
 
 
 def info(store: StorePath, json: Json = False) -> None:
-    """Say what a datastore holds: entries, keys, model, text, indexes, settings, components.
+    """Show what a datastore holds.
+
+    Entries, keys, model, text, indexes, tuned settings and components.
 
     Example: knnlm info store
     """

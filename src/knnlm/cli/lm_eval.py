@@ -14,8 +14,15 @@ def main() -> None:
 
         cli_evaluate()
     except KnnlmError as error:
-        print(f"knnlm: {error}", file=sys.stderr)
+        print(f"knnlm: {_with_model_args(str(error))}", file=sys.stderr)
         sys.exit(error.exit_code)
+
+
+def _with_model_args(message: str) -> str:
+    """A message of the library, which speaks of `parameters`, with the names of --model_args."""
+    for parameter, name in (("lam", "lambda"), ("retrieval_temperature", "temperature")):
+        message = message.replace(f"`{parameter}`", name)
+    return message.replace("`", "")
 
 
 if __name__ == "__main__":

@@ -91,7 +91,7 @@ def spread_texts(arguments: list[str]) -> list[str]:
     Only once the verb and its own argument (STORE or MODEL; train has none) have been seen: before
     that, what follows a path may be that argument."""
     needed = 1 if arguments[:1] == ["train"] else 2
-    found: list[str] = []
+    understood: list[str] = []
     plain, spread, value_of = 0, "", ""
     for word in arguments:
         if word.startswith("-") and word != "-":
@@ -101,20 +101,35 @@ def spread_texts(arguments: list[str]) -> list[str]:
         elif value_of:
             value_of = ""
         elif spread:
-            found.append(spread)
+            understood.append(spread)
         else:
             plain += 1
-        found.append(word)
-    return found
+        understood.append(word)
+    return understood
 
 
 def with_flags(message: str, arguments: list[str]) -> str:
-    """An error of the library, which speaks of `parameters`, with the flags of the verb instead."""
+    """A message of the library, which speaks of `parameters`, with the flags of the verb instead.
+
+    A parameter that only other verbs have ("build it with `keys` att") gets their flag.
+    """
+    if "`" not in message:
+        return message
     command: Any = typer.main.get_command(app)
-    verb = next((word for word in arguments if word in command.commands), None)
-    options = [] if verb is None else command.commands[verb].params
-    flags: dict[str, str] = {o.name: o.opts[0] for o in options if o.opts[0].startswith("-")}
-    return re.sub(r"`(\w+)`", lambda name: flags.get(name[1], name[1]), message)
+    verbs = {name: _flags(verb) for name, verb in command.commands.items()}
+    own = next((verbs[word] for word in arguments if word in verbs), {})
+
+    def flag(parameter: re.Match[str]) -> str:
+        name = parameter[1]
+        others = {flags[name] for flags in verbs.values() if name in flags}
+        return own.get(name, others.pop() if len(others) == 1 else name)
+
+    return re.sub(r"`(\w+)`", flag, message)
+
+
+def _flags(verb: Any) -> dict[str, str]:
+    """The flag of each parameter that a verb has one for."""
+    return {o.name: o.opts[0] for o in verb.params if o.opts[0].startswith("-")}
 
 
 def main() -> None:
@@ -125,7 +140,7 @@ def main() -> None:
 def run(arguments: list[str]) -> int:
     """Run one command line and return its exit code; an empty one shows the help."""
     try:
-        with messages_on_stderr():
+        with messages_on_stderr(lambda message: with_flags(message, arguments)):
             outcome = app(
                 args=spread_texts(arguments or ["--help"]), prog_name="knnlm", standalone_mode=False
             )

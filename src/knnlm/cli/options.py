@@ -1,5 +1,4 @@
-"""Options that several verbs share, how a text is named on the command line, and how results
-print."""
+"""Options that several verbs share, how a text is named, and how results print."""
 
 import json
 import sys
@@ -17,7 +16,9 @@ if TYPE_CHECKING:
 Texts = Annotated[
     list[Path] | None,
     typer.Option(
-        "--text", help="File or folder of text (repeatable). A WikiText folder has splits."
+        "--text",
+        metavar="PATH",
+        help="File or folder of text (repeatable). A WikiText folder has splits.",
     ),
 ]
 Dataset = Annotated[
@@ -32,7 +33,7 @@ UseEmbedded = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 Key = Annotated[str | None, typer.Option("--key", help="Which hidden state: att or ffn.")]
-Metric = Annotated[str | None, typer.Option("--metric", help="l2 or ip.")]
+Metric = Annotated[str | None, typer.Option("--metric", help="l2 or ip (inner product).")]
 IndexName = Annotated[
     str | None, typer.Option("--index", help="Name of an index of the datastore (see knnlm info).")
 ]
@@ -44,7 +45,7 @@ ScoreName = Annotated[
 ComponentName = Annotated[
     str | None,
     typer.Option(
-        "--component", help="Use this component of the datastore (see knnlm distill), not a search."
+        "--component", help="A component of the datastore instead of a search (see knnlm distill)."
     ),
 ]
 StorePath = Annotated[Path, typer.Argument(metavar="STORE", help="Folder made by knnlm build.")]

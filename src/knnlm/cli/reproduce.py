@@ -51,13 +51,15 @@ def reproduce(
         bool, typer.Option("--plan", help="Show the work, its time and disk; run nothing.")
     ] = False,
     report: Annotated[
-        bool, typer.Option("--report", help="Only write the report of the results in --out anew.")
+        bool, typer.Option("--report", help="Only write the report of the results in --out again.")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Run the paper's experiments and report, claim by claim, what holds here.
+    """Run the paper's experiments and report which claims hold.
 
-    Interrupted, it continues. Example: knnlm reproduce baselines recompute --scale demo
+    An interrupted run resumes with the same command.
+
+    Example: knnlm reproduce baselines recompute --scale demo
     """
     from knnlm.cli.options import show
     from knnlm.errors import UsageError

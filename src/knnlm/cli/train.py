@@ -16,12 +16,18 @@ def train(
     embedded: UseEmbedded = False,
     valid: Annotated[
         list[Path] | None,
-        typer.Option("--valid", help="Validation text; default: the text's own, or 5% held out."),
+        typer.Option(
+            "--valid",
+            metavar="PATH",
+            help="Validation text (repeatable); default: the text's own, or 5% held out.",
+        ),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Another seed is another model.")] = 0,
     json: Json = False,
 ) -> None:
-    """Train a tokenizer and a base LM from scratch; interrupted, the same command resumes.
+    """Train a tokenizer and a base LM from scratch.
+
+    An interrupted run resumes with the same command.
 
     Example: knnlm train --embedded --preset smoke --out model
     """

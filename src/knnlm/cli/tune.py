@@ -1,6 +1,6 @@
 """knnlm tune"""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -25,6 +25,18 @@ from knnlm.cli.options import (
 )
 from knnlm.errors import UsageError
 
+if TYPE_CHECKING:
+    from knnlm.evaluation.settings import TunedSettings
+
+Ks = Annotated[
+    str | None,
+    typer.Option("--k", help="Neighbors (1024); of several, as in 64,1024, the best."),
+]
+Temperatures = Annotated[
+    str | None,
+    typer.Option("--temperatures", help="A grid of τ, as in 0.5,1,2, instead of a search."),
+]
+
 
 def tune(
     store: StorePath,
@@ -38,24 +50,20 @@ def tune(
     index: IndexName = None,
     exact: Exact = False,
     score: ScoreName = None,
-    k: Annotated[
-        str | None,
-        typer.Option("--k", help="Neighbors (1024); several, comma-separated, are compared."),
-    ] = None,
-    temperatures: Annotated[
-        str | None, typer.Option("--temperatures", help="A grid of τ instead of a search.")
-    ] = None,
+    k: Ks = None,
+    temperatures: Temperatures = None,
     device: Device = None,
     json: Json = False,
 ) -> None:
-    """Find λ and τ on a validation text: λ exactly, τ by a search in units of the scores' spread.
+    """Find λ and τ on a validation text and keep them.
+
+    λ is fitted exactly; τ is searched in units of the spread of the neighbors' scores.
 
     Example: knnlm tune store --embedded --exact
     """
     from knnlm.api import KNNLM
 
-    if k is not None and not all(p.strip().lstrip("-").isdecimal() for p in k.split(",")):
-        raise UsageError(f"--k '{k}' is not a list of whole numbers: write them like 64,1024")
+    ks = _whole_numbers(k)
     knnlm = KNNLM(
         store,
         component=component or "knn",
@@ -68,22 +76,38 @@ def tune(
         device=device,
     )
     named = named_text(text, dataset, embedded)
-    ks = None if k is None else [int(part) for part in k.split(",")]
     tuned = knnlm.tune(named, k=ks, temperatures=numbers(temperatures, "--temperatures")).settings
+    text_option = "--embedded" if embedded else "--text TEST"
+    following = f"knnlm eval {store} {text_option}"
+    if component:
+        following += f" --component {component}"
     fields = tuned.as_json()
     fields = {**(fields.pop("retrieval") or {}), **fields}
-    spread = " × the neighbors' score spread" if tuned.retrieval is not None else " × its own τ"
-    name = f"component {tuned.component}"
-    if tuned.retrieval is not None:
-        r = tuned.retrieval
-        search = "exact search" if r.exact else f"index {r.index}, {r.score} scores"
-        name = f"{r.key} {r.metric}, {search}, k {r.k}"
-    lines = [
+    show(json, fields, [*_lines(tuned), f"next: {following}"])
+
+
+def _whole_numbers(given: str | None) -> list[int] | None:
+    if given is None:
+        return None
+    if not all(part.strip().lstrip("-").isdecimal() for part in given.split(",")):
+        raise UsageError(f"--k '{given}' is not a list of whole numbers: write them like 64,1024")
+    return [int(part) for part in given.split(",")]
+
+
+def _lines(tuned: "TunedSettings") -> list[str]:
+    """Which component was tuned, its λ and τ, and what they give."""
+    retrieval = tuned.retrieval
+    if retrieval is None:
+        name, unit = f"component {tuned.component}", "its own τ"
+    else:
+        search = "exact search"
+        if not retrieval.exact:
+            search = f"index {retrieval.index}, {retrieval.score} scores"
+        name = f"{retrieval.key} {retrieval.metric}, {search}, k {retrieval.k}"
+        unit = "the neighbors' score spread"
+    return [
         f"{name}: λ {tuned.lam:.3f}, τ {tuned.temperature:.4g} "
-        f"({tuned.temperature_units:.3g}{spread})",
+        f"({tuned.temperature_units:.3g} × {unit})",
         f"validation perplexity {tuned.base_ppl:.2f} → {tuned.interp_ppl:.2f} on "
         f"{tuned.tokens:,} tokens",
-        f"next: knnlm eval {store} {'--embedded' if embedded else '--text TEST'}"
-        + (f" --component {component}" if component else ""),
     ]
-    show(json, fields, lines)

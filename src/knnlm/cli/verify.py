@@ -4,9 +4,9 @@ from knnlm.cli.options import Json, StorePath, show
 
 
 def verify(store: StorePath, json: Json = False) -> None:
-    """Compare every byte of a datastore, its indexes, components and caches with its checksum.
+    """Compare every byte of a datastore with its checksum.
 
-    Damage ends it with 1.
+    Indexes, components and caches too. Damage ends it with exit code 1.
 
     Example: knnlm verify store
     """

@@ -61,13 +61,21 @@ def component_record(entries: Entries, name: str) -> dict[str, Any]:
         )
     if name not in names:
         raise unknown("component", name, names)
-    record = read_json(component_folder(entries, name) / RECORD, newest_format=FORMAT)
-    if record.get("format") != FORMAT:
-        raise KnnlmError(
-            f"component {name} of {entries.path} was made by an earlier knnlm: run 'knnlm distill' "
-            "again to replace it"
-        )
+    record = describe_component(entries, name)
+    if "note" in record:
+        raise KnnlmError(f"component {name} of {entries.path} {record['note']}")
     return record
+
+
+def describe_component(entries: Entries, name: str) -> dict[str, Any]:
+    """The record of a component that is there; `note` says so if it is of an earlier format."""
+    record = read_json(component_folder(entries, name) / RECORD, newest_format=FORMAT)
+    if record.get("format") == FORMAT:
+        return record
+    return {
+        **record,
+        "note": "was made by an earlier knnlm: run 'knnlm distill' again to replace it",
+    }
 
 
 def publish_component(
@@ -118,6 +126,7 @@ def load_stored(entries: Entries, name: str) -> Component:
     """
     record = component_record(entries, name)
     again = f"run '{record['command']}' again"
+    file = component_folder(entries, name) / str(record["file"])
     if record["model"] != entries.meta["model"]["fingerprint"]:
         raise KnnlmError(
             f"component {name} of {entries.path} was learned from another model's states: {again}"
@@ -127,10 +136,8 @@ def load_stored(entries: Entries, name: str) -> Component:
             f"note: {entries.path} has changed since component {name} was learned from it; {again} "
             "to follow it"
         )
-    file = component_folder(entries, name) / str(record["file"])
     try:
-        if checksum_file(file) != record["xxh3"]:
-            raise DamagedError(f"{file} is damaged")
+        _compare_checksum(file, record)
         return load_component(file, entries).component
     except (DamagedError, OSError) as error:
         raise DamagedError(
@@ -138,11 +145,38 @@ def load_stored(entries: Entries, name: str) -> Component:
         ) from error
 
 
+def verify_component(entries: Entries, name: str) -> int:
+    """Compare the bytes of a component with their checksum and return how many there are.
+
+    One of an earlier format is compared too, with a warning that it cannot be used.
+
+    Raises:
+        DamagedError: If its file is damaged or missing.
+    """
+    record = describe_component(entries, name)
+    file = component_folder(entries, name) / str(record.get("file", ""))
+    if "note" not in record:
+        load_stored(entries, name)
+        return file.stat().st_size
+    try:
+        _compare_checksum(file, record)
+    except (DamagedError, OSError) as error:
+        raise DamagedError(
+            f"component {name} of {entries.path} is damaged or missing: run 'knnlm distill' again"
+        ) from error
+    log.warning(f"note: component {name} of {entries.path} {record['note']}")
+    return file.stat().st_size
+
+
+def _compare_checksum(file: Path, record: dict[str, Any]) -> None:
+    if checksum_file(file) != record.get("xxh3"):
+        raise DamagedError(f"{file} is damaged")
+
+
 def open_component(
     entries: Entries, name: str, retrieval: Retrieval | None, tau: float
 ) -> Component:
-    """The component that settings name: the neighbors themselves, or one kept with the
-    datastore."""
+    """The component that settings name: the neighbors, or one kept with the datastore."""
     if name == KNN_NAME:
         assert retrieval is not None
         return KNN(entries, retrieval, tau)

@@ -124,7 +124,7 @@ def _check_request(out: Path, dtype: str) -> None:
     if dtype not in DTYPES:
         raise UsageError(f"unknown dtype '{dtype}': choose one of {', '.join(DTYPES)}")
     if (out / "config.json").is_file():
-        raise KnnlmError(f"{out} is a model folder: choose another --out for the datastore")
+        raise KnnlmError(f"{out} is a model folder: choose another `path` for the datastore")
 
 
 def _default_keys(lm: LanguageModel, att_module: str | None) -> tuple[str, ...]:
@@ -213,7 +213,7 @@ class _Build:
             if not np.array_equal(committed, values):
                 raise KnnlmError(
                     f"the text differs from the one {self.writer.path} was begun with: choose "
-                    "another --out"
+                    "another `path`"
                 )
 
     def _commit(self) -> None:
@@ -226,7 +226,7 @@ class _Build:
         if self.entries < committed:
             raise KnnlmError(
                 f"the text is shorter than the one {self.writer.path} was begun with: choose "
-                "another --out"
+                "another `path`"
             )
         self._commit()
         self.writer.finish(

@@ -122,7 +122,7 @@ class Entries:
         if name not in self.keys:
             raise KnnlmError(
                 f"{self.path} holds no '{name}' states (it has {', '.join(self.keys)}): build it "
-                f"with --keys {name}"
+                f"with `keys` {name}"
             )
         return self.table.columns[name]
 
@@ -146,7 +146,7 @@ class Entries:
             DamagedError: It is not what was written.
         """
         if "lm_logprob" not in self.table.columns:
-            raise KnnlmError(f"{self.path} holds no LM log-probabilities: build it with --logprobs")
+            raise KnnlmError(f"{self.path} holds no LM log-probabilities: build it with `logprobs`")
         verify_table(self.table, ["lm_logprob"])
         logprobs: NDArray[np.float32] = self.table.columns["lm_logprob"].all()
         return logprobs

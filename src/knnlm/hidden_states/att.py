@@ -102,7 +102,7 @@ def _by_path(model: Any, path: str) -> AttLocation:
     if len(attentions) != 1:
         raise KnnlmError(
             f"cannot check 'att' at {path}: {block_path or 'the model'} has {len(attentions)} "
-            "attention modules instead of one: use --keys ffn"
+            "attention modules instead of one: use `keys` ffn"
         )
     return AttLocation(
         attention=attentions[0],

@@ -83,13 +83,13 @@ def family_of(config: Any) -> Family:
     if kind not in FAMILIES:
         raise KnnlmError(
             f"where 'att' is in {kind} models is not known (known: {', '.join(sorted(FAMILIES))}): "
-            "use --keys ffn, or name the last block's feed-forward layer with --att-module"
+            "use `keys` ffn, or name the last block's feed-forward layer with `att_module`"
         )
     family = FAMILIES[kind]
     if kind == "opt" and not config.do_layer_norm_before:
         raise KnnlmError(
             "this OPT model normalizes after its feed-forward layer, so 'att' is not defined: use "
-            "--keys ffn"
+            "`keys` ffn"
         )
     if kind == "gpt_neox" and not config.use_parallel_residual:
         return family._replace(parallel=False, norm=None)

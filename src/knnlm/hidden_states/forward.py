@@ -115,7 +115,7 @@ def lm_logprobs(
 
 def _remedy(dtype: np.dtype[Any]) -> str:
     if dtype == np.float16:
-        return "build with --dtype float32"
+        return "build with `dtype` float32"
     return "the model is broken, use another"
 
 

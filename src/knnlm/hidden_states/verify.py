@@ -128,7 +128,7 @@ def _check_attention(reader: "StateReader", ids: torch.Tensor, att: torch.Tensor
     if (without_attention - att).abs().max().item() == 0.0:
         raise KnnlmError(
             f"cannot read 'att' from {type(reader.model).__name__}: the {location.description} "
-            "does not depend on the last attention; use --keys ffn"
+            "does not depend on the last attention; use `keys` ffn"
         )
 
 
@@ -160,7 +160,7 @@ def _check_norm(reader: "StateReader", ids: torch.Tensor) -> None:
     if not normalized:
         raise KnnlmError(
             f"cannot read 'att' from {type(reader.model).__name__}: the {location.description} is "
-            "not normalized as what its last feed-forward layer reads; use --keys ffn"
+            "not normalized as what its last feed-forward layer reads; use `keys` ffn"
         )
 
 

@@ -86,6 +86,5 @@ class KNNLMConfig(transformers.PreTrainedConfig):  # type: ignore[misc]
             changed = f"index {tuned.retrieval.index}"
         raise KnnlmError(
             f"{changed} of {entries.path} has changed since this kNN-LM was saved: load and save "
-            "it "
-            "again"
+            "it again"
         )

@@ -48,7 +48,9 @@ class Sampling:
             ("seed", 0 <= self.seed < 1 << 63, "0 or more"),
         ):
             if not right:
-                raise UsageError(f"{name} {getattr(self, name)} is out of range: choose {choices}")
+                raise UsageError(
+                    f"`{name}` {getattr(self, name)} is out of range: choose {choices}"
+                )
 
     @property
     def draws(self) -> bool:

@@ -131,7 +131,7 @@ class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixi
 
     @property
     def entries(self) -> Entries:
-        """The datastore."""
+        """The datastore that is retrieved from."""
         return self._ready().entries
 
     @property
@@ -160,7 +160,7 @@ class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixi
         self.tie_weights()
 
     def get_input_embeddings(self) -> Any:
-        """The base LM's."""
+        """The token embeddings of the base LM."""
         return self.base.get_input_embeddings()
 
     def get_output_embeddings(self) -> Any:
@@ -217,8 +217,7 @@ class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixi
 
     @torch.inference_mode()
     def score_tokens(self, tokens: torch.Tensor, start: int = 1) -> TokenScores:
-        """What the model gives to tokens[start:] of one sequence (T,), each after those before
-        it."""
+        """What the model gives to each of tokens[start:] of a sequence (T,)."""
         if not 1 <= start < len(tokens):
             raise UsageError(
                 f"cannot score {len(tokens)} tokens from {start} on: the first is not predicted"
@@ -243,8 +242,7 @@ class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixi
         if self.base.dtype != self._parts.dtype:
             raise KnnlmError(
                 f"the model was turned into {self.base.dtype} after it was opened, but its "
-                "datastore "
-                f"holds hidden states of {self._parts.dtype}: open it again"
+                f"datastore holds hidden states of {self._parts.dtype}: open it again"
             )
         return self._parts
 

@@ -44,7 +44,7 @@ class KNNLMHarness(HFLM):  # type: ignore[misc]  # lm_eval is not typed
         from knnlm.api import KNNLM
 
         if store is None:
-            raise UsageError("no store given: add --model_args store=STORE")
+            raise UsageError("no datastore given: add --model_args store=STORE")
         if str(device).startswith("cuda") and not torch.cuda.is_available():
             device = None  # lm-eval asks for CUDA unless told otherwise, and falls back itself
         lam = options.pop("lambda", None)

@@ -120,5 +120,5 @@ def _explained(
         reason = str(error).strip().splitlines()[-1].partition("Error: ")[2] or "it gives no reason"
         raise KnnlmError(
             f"FAISS cannot build {subject} from {states.shape[0]:,} states of width "
-            f"{states.shape[1]} ({reason}): choose another --factory"
+            f"{states.shape[1]} ({reason}): choose another `factory`"
         ) from error

@@ -161,7 +161,7 @@ def index_manifest(store: Entries, name: str) -> dict[str, Any]:
     names = list_indexes(store)
     if not names:
         raise KnnlmError(
-            f"{store.path} has no index: build one with 'knnlm index', or search with --exact"
+            f"{store.path} has no index: build one with 'knnlm index', or search with `exact`"
         )
     if name not in names:
         raise unknown("index", name, names)
@@ -242,8 +242,8 @@ def _check_recall(manifest: dict[str, Any], floor: float) -> None:
         raise KnnlmError(
             f"index '{manifest['factory']}' with nprobe {manifest['nprobe']} finds only "
             f"{manifest['recall']:.1%} of the true {manifest['recall_k']} neighbors, below the "
-            f"floor of {floor:.0%}: raise --nprobe, choose a finer --factory, or lower "
-            "--recall-floor"
+            f"floor of {floor:.0%}: raise `nprobe`, choose a finer `factory`, or lower "
+            "`recall_floor`"
         )
 
 

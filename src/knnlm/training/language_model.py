@@ -199,7 +199,7 @@ def _kept(out: Path, step: int) -> Path:
 def _check(preset: Preset, out: Path, seed: int) -> None:
     """Refuse what cannot be done before any work."""
     if (out / "manifest.json").is_file():
-        raise KnnlmError(f"{out} is a store: choose another --out for the model")
+        raise KnnlmError(f"{out} is a datastore: choose another `path` for the model")
     for step in preset.keep:
         if step % preset.valid_every or not 0 < step <= preset.steps:
             raise UsageError(
@@ -215,11 +215,11 @@ def _refuse_other_runs(out: Path, recipe: str) -> None:
     begun = recipe_of(out / RUN / LAST)
     if begun is None and (out / "config.json").exists():
         raise KnnlmError(
-            f"{out} holds a model that 'knnlm train' did not write: choose another --out"
+            f"{out} holds a model that 'knnlm train' did not write: choose another `path`"
         )
     if begun not in (None, recipe):
         raise KnnlmError(
-            f"{out} holds an unfinished run of another text, preset or seed: choose another --out "
+            f"{out} holds an unfinished run of another text, preset or seed: choose another `path` "
             "or delete that folder"
         )
 
@@ -259,7 +259,7 @@ def _finished(out: Path, recipe: str) -> TrainingResult | None:
     record = read_json(out / RECORD)
     if record["recipe"] != recipe:
         raise KnnlmError(
-            f"{out} holds a model of another text, preset or seed: choose another --out"
+            f"{out} holds a model of another text, preset or seed: choose another `path`"
         )
     return TrainingResult(**{**record["trained"], "path": out})
 

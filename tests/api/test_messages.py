@@ -1,0 +1,170 @@
+"""What the library tells the person who waits: through logging, in terms of parameters."""
+
+import ast
+import contextlib
+import io
+import logging
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import knnlm
+from knnlm import KNNLM, Datastore, Sampling, UsageError
+from knnlm.cli.main import run
+from knnlm.progress import ProgressBar, log, messages_on_stderr
+from tests.hidden_states import models
+
+ROOT = Path(knnlm.__file__).parent
+
+
+@contextlib.contextmanager
+def plain_program(level: int = logging.INFO) -> Iterator[None]:
+    """A program that has not set up logging, as pytest has; it may have set knnlm's level."""
+    root = logging.getLogger()
+    before, root.handlers = root.handlers, []
+    log.setLevel(level)
+    try:
+        yield
+    finally:
+        root.handlers = before
+        log.setLevel(logging.INFO)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_messages_are_plain_lines_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    with plain_program():
+        log.info("a step is done")
+        log.warning("note: little text")
+    assert capsys.readouterr() == ("", "a step is done\nnote: little text\n")
+
+
+def test_a_program_that_logs_gets_them_instead(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "knnlm"):
+        log.info("a step is done")
+    assert capsys.readouterr() == ("", "")
+    assert [(r.name, r.getMessage()) for r in caplog.records] == [("knnlm", "a step is done")]
+
+
+def test_a_plain_program_prints_them() -> None:
+    code = (
+        "from knnlm.progress import log; import logging; log.info('one'); "
+        "logging.getLogger('knnlm').setLevel('WARNING'); log.info('two'); log.warning('three')"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (ended.stdout, ended.stderr) == ("", "one\nthree\n")
+
+
+def test_nothing_is_printed_to_stdout(
+    tiny_model: Path, texts: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with plain_program():
+        store = Datastore.build(tiny_model, texts["train"], tmp_path / "store")
+        store.build_index()
+        model = KNNLM(store).tune(texts["valid"], k=16)
+        store.distill(kind="clusters", size=8)
+        model.evaluate(texts["test"])
+        model.generate("the cat", max_new_tokens=3).explain()
+        store.info()
+        store.verify()
+    output = capsys.readouterr()
+    assert output.out == ""
+    lines = output.err.splitlines()
+    assert any(line.startswith("build: ") for line in lines)
+    assert any("recall@" in line for line in lines)
+    assert any(line.startswith("tuned att l2") for line in lines)
+
+
+def test_a_quiet_library_only_warns(
+    tiny_model: Path, texts: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with plain_program(logging.WARNING):
+        store = Datastore.build(tiny_model, texts["train"], tmp_path / "store")
+        KNNLM(store).tune(texts["valid"], k=16)
+    output = capsys.readouterr()
+    assert output.out == ""
+    (line,) = output.err.splitlines()  # a warning is still said
+    assert line.startswith("note: fitted on only")
+
+
+@pytest.mark.parametrize("level", [logging.INFO, logging.WARNING])
+def test_a_bar_is_shown_on_a_terminal_unless_quiet(
+    monkeypatch: pytest.MonkeyPatch, level: int
+) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with plain_program(level), ProgressBar("build", 10, "tokens") as bar:
+        bar.advance(10)
+        assert (bar.bar is not None) == (level == logging.INFO)
+    assert ("build: 10 tokens" in terminal.getvalue()) == (level == logging.INFO)
+    assert level == logging.INFO or terminal.getvalue() == ""
+
+
+def test_the_command_line_prints_them_whatever_is_set_up(
+    tuned_store: Path, texts: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert logging.getLogger().handlers  # pytest's
+    store = shutil.copytree(tuned_store, tmp_path / "store")
+    assert run(["tune", str(store), "--text", str(texts["valid"]), "--exact", "--k", "8"]) == 0
+    output = capsys.readouterr()
+    assert any(line.startswith("tuned att l2, exact search") for line in output.err.splitlines())
+    assert "tuned att" not in output.out
+    log.info("after the command")
+    assert capsys.readouterr().err == ""
+
+
+def test_rewriting_ends_with_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with messages_on_stderr(str.upper):
+        log.info("inside")
+        with messages_on_stderr():
+            log.info("inner")
+    log.info("outside")
+    assert capsys.readouterr().err == "INSIDE\ninner\n"
+
+
+def test_the_command_line_shows_flags_in_messages_too(
+    tmp_path: Path, tiny_model: Path, texts: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    models.make("StableLm", vocab_size=320).save_pretrained(tmp_path / "model")
+    for file in tiny_model.glob("tokenizer*"):
+        shutil.copy(file, tmp_path / "model")
+    words: list[Any] = [tmp_path / "model", "--text", texts["valid"], "--out", tmp_path / "store"]
+    assert run(["build", *map(str, words)]) == 0
+    error = capsys.readouterr().err
+    assert "use --keys ffn, or name the last block's feed-forward layer with --att-module" in error
+    assert "`" not in error
+
+
+def test_errors_name_parameters() -> None:
+    with pytest.raises(UsageError, match="^`top_p` 7 is out of range: choose a number above 0"):
+        Sampling(top_p=7)
+
+
+LIBRARY = [
+    path
+    for path in sorted(ROOT.rglob("*.py"))
+    if path.relative_to(ROOT).parts[0] not in ("cli", "paper", "experiments", "integrations")
+]
+
+
+@pytest.mark.parametrize("path", LIBRARY, ids=lambda path: str(path.relative_to(ROOT)))
+def test_errors_of_the_library_name_no_flag(path: Path) -> None:
+    """Only inside a quoted command: run 'knnlm tune STORE --text VALID'."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Raise) and node.exc is not None:
+            # constants of one message in the order of the text, its values left out
+            constants = [c for c in ast.walk(node.exc) if isinstance(c, ast.Constant)]
+            constants.sort(key=lambda c: (c.lineno, c.col_offset))
+            message = "".join(str(c.value) for c in constants)
+            assert not re.search(r"--[a-z]", re.sub(r"'knnlm [^']*'", "", message)), message

@@ -1,0 +1,90 @@
+"""Messages of the library speak of parameters; the command line shows the flags of its verb."""
+
+from pathlib import Path
+
+import pytest
+
+from knnlm.cli.main import run, with_flags
+
+
+@pytest.mark.parametrize(
+    ("verb", "parameter", "shown"),
+    [
+        ("eval", "lam", "--lambda"),
+        ("generate", "lam", "--lambda"),
+        ("eval", "retrieval_temperature", "--temperature"),
+        ("generate", "retrieval_temperature", "--temperature-knn"),
+        ("generate", "temperature", "--temperature"),
+        ("generate", "max_new_tokens", "--max-new-tokens"),
+        ("generate", "top_p", "--top-p"),
+        ("build", "path", "--out"),
+        ("train", "path", "--out"),
+        ("build", "att_module", "--att-module"),
+        ("build", "keys", "--keys"),
+        ("index", "recall_floor", "--recall-floor"),
+        ("tune", "k", "--k"),
+        ("tune", "exact", "--exact"),
+        ("distill", "soft_targets", "--soft-targets"),
+        ("distill", "mix", "--mix"),
+        ("eval", "component", "--component"),
+        # only another verb has it, and the message says to run that one
+        ("eval", "keys", "--keys"),
+        ("tune", "logprobs", "--logprobs"),
+        # verbs that have it do not agree
+        ("info", "retrieval_temperature", "retrieval_temperature"),
+        ("build", "unheard_of", "unheard_of"),
+    ],
+)
+def test_a_parameter_is_shown_as_the_verbs_flag(verb: str, parameter: str, shown: str) -> None:
+    message = f"give `{parameter}`, or run 'knnlm tune' first"
+    assert with_flags(message, [verb, "store"]) == f"give {shown}, or run 'knnlm tune' first"
+
+
+def test_arguments_are_not_flags() -> None:
+    assert (
+        with_flags("`model` is wrong, so is `store`", ["build"]) == "--model is wrong, so is store"
+    )
+
+
+def test_without_a_verb_parameters_are_plain() -> None:
+    assert with_flags("give `lam`", []) == "give --lambda"
+    assert with_flags("nothing to replace", []) == "nothing to replace"
+
+
+def test_every_flag_of_a_message_at_once() -> None:
+    message = "first, or give `lam` and `retrieval_temperature`"
+    assert with_flags(message, ["eval"]) == "first, or give --lambda and --temperature"
+    assert with_flags(message, ["generate"]) == "first, or give --lambda and --temperature-knn"
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("eval STORE --text TEST --metric ip", "or give --lambda and --temperature"),
+        ("generate STORE x --metric ip", "or give --lambda and --temperature-knn"),
+        ("tune STORE --text TEST --index x", "or search with --exact"),
+        ("tune STORE --text TEST --index x --exact", "--index and --exact exclude each other"),
+        ("eval STORE --text TEST --component head --k 3", "--k belongs to a search: leave it out"),
+        ("build MODEL --text TEST --out MODEL", "choose another --out for the datastore"),
+        ("train --preset smoke --text TEST --out STORE", "choose another --out for the model"),
+        ("generate STORE x --max-new-tokens 0", "--max-new-tokens 0 is out of range"),
+        ("distill STORE --kind mlp --key att", "leave out --key"),
+        (
+            "distill STORE --mix a,b --size 3",
+            "--size belongs to a new component: leave it out with",
+        ),
+    ],
+)
+def test_errors_show_flags(
+    tuned_store: Path,
+    tiny_model: Path,
+    texts: dict[str, Path],
+    capsys: pytest.CaptureFixture[str],
+    line: str,
+    words: str,
+) -> None:
+    paths = {"STORE": tuned_store, "MODEL": tiny_model, "TEST": texts["test"]}
+    assert run([str(paths.get(word, word)) for word in line.split()]) in (1, 2)
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert words in error
+    assert "`" not in error
