@@ -75,6 +75,16 @@ def test_queries_are_drawn_once_and_in_order(
     assert again.fingerprint == valid.fingerprint
 
 
+def test_damaged_queries_are_read_again(workspace: Workspace) -> None:
+    whole = workspace.entries("main", None, "test")
+    before = whole.key("att").all().copy()
+    (file,) = whole.path.rglob("att.npy")
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(data)
+    assert np.array_equal(workspace.entries("main", None, "test").key("att").all(), before)
+
+
 def test_datastores_are_derived_as_asked_for(workspace: Workspace) -> None:
     plain = workspace.data(SearchSpec(state="ffn"))
     part = workspace.data(SearchSpec(state="ffn", fraction=0.25, draw=1))
