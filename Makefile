@@ -5,19 +5,26 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 OUT ?= demo
 
-.PHONY: demo test lint format readme clean
+.PHONY: demo test unit lint format readme clean
 
 demo: $(STAMP)
 	$(BIN)/knnlm demo --out $(OUT)
 
 # One BLAS thread in each of two workers: more threads than cores only spin.
+PYTEST := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/pytest -n 2 --dist worksteal
+
 test: $(STAMP)
-	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/pytest -n 2 --dist worksteal $(ARGS)
+	$(PYTEST) $(ARGS)
+
+# Without the tests that train, build, run commands or kill processes: under a minute.
+unit: $(STAMP)
+	$(PYTEST) -m "not pipeline" $(ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
@@ -29,9 +36,10 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $(STAMP)
 
-# The answer in the README, from the records of the laptop run.
+# The answer in the README, from the records of the laptop run; the tree, from the declared layers.
 readme: $(STAMP)
 	$(BIN)/python docs/readme.py
+	$(BIN)/python docs/tree.py
 
 clean:
-	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,11 +1,12 @@
-"""A store of a real model: perplexities, and speed with and without retrieval, side by side in one
-run.
+"""A datastore of a real model: perplexities, and speed with and without retrieval, in one run.
 
-    .venv/bin/python benchmarks/adapt.py STORE --name NAME --valid VALID --test TEST [--into docs/results/adapt.json]
+    .venv/bin/python benchmarks/adapt.py STORE --name NAME --valid VALID --test TEST
+                                         [--into docs/results/adapt.json]
 
 Tunes, evaluates, generates the same number of tokens with the base LM and with the kNN-LM in turn,
-and builds a store of a part of the test text in turn with bare passes of the model's body over the
-same windows. Medians of ratios. The record goes into the JSON under NAME; docs/adapt.md shows it.
+and builds a datastore of a part of the test text in turn with bare passes of the model's body over
+the same windows. Medians of ratios. The record goes into the JSON under NAME; docs/adapt.md shows
+it.
 """
 
 import argparse
@@ -17,27 +18,27 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from knnlm.resolve import the_model
 
 import knnlm
-from knnlm.api import Loaded
+from knnlm.api import KNNLM, Datastore
 from knnlm.datastore import build_entries
 from knnlm.datastore.entries import Entries
-from knnlm.files import finite
 from knnlm.hidden_states.forward import BATCH_TOKENS
 from knnlm.models.load import LanguageModel
-from knnlm.resolve import the_model
-from knnlm.text.documents import Files
+from knnlm.text.local_files import Files
 from knnlm.text.portions import Excerpts
-from knnlm.text.tokenizer import encode, encode_prompt
-from knnlm.text.windows import windows
+from knnlm.text.tokenizer import encode_documents, encode_prompt
+from knnlm.text.windows import cut_windows
 
 
-def generation(loaded: Loaded, prompt: str, new: int, repeats: int) -> dict[str, float]:
+def generation(knn_lm: KNNLM, prompt: str, new: int, repeats: int) -> dict[str, float]:
     """Tokens a second of generate(), base LM and kNN-LM in turn, from a prompt of 32 tokens."""
-    ids = torch.tensor([encode_prompt(loaded.tokenizer, prompt)[:32]])
+    ids = torch.tensor([encode_prompt(knn_lm.tokenizer, prompt)[:32]])
+    mixed = knn_lm.to_transformers()
     rates: dict[str, list[float]] = {"base": [], "knn": []}
     for repeat in range(repeats + 1):
-        for name, model in (("base", loaded.model.base), ("knn", loaded.model)):
+        for name, model in (("base", mixed.base), ("knn", mixed)):
             began = time.perf_counter()
             model.generate(
                 ids,
@@ -63,8 +64,8 @@ def building(lm: LanguageModel, store: Entries, text: Excerpts, repeats: int) ->
     shape = {"window": store.meta["window"], "stride": store.meta["stride"]}
     pieces = [
         torch.from_numpy(e.tokens[w.start : w.stop].astype("int64"))
-        for e in encode(lm.tokenizer, text)
-        for w in windows(len(e.tokens), **shape)
+        for e in encode_documents(lm.tokenizer, text)
+        for w in cut_windows(len(e.tokens), **shape)
     ]
     pieces.sort(key=len, reverse=True)
     size = BATCH_TOKENS // shape["window"]
@@ -103,23 +104,27 @@ def main() -> None:
     parser.add_argument("--build-characters", type=int, default=40_000)
     parser.add_argument("--into", type=Path)
     given = parser.parse_args()
-    store = knnlm.open_entries(given.store)
-    lm = the_model(store, None)
+    store = Datastore.open(given.store)
+    meta = store.entries.meta
     record: dict[str, Any] = {
-        "rows": store.rows,
-        "window": store.meta["window"],
-        "stride": store.meta["stride"],
+        "rows": len(store),
+        "window": meta["window"],
+        "stride": meta["stride"],
     }
-    knnlm.tune(store, given.valid, model=lm)
-    tuned, found = knnlm.evaluate(store, given.test, model=lm)
-    record |= {"index": tuned.retrieval.mask, "key": tuned.retrieval.key, **finite(found._asdict())}
+    model = KNNLM(store).tune(given.valid)
+    tuned, result = model.settings, model.evaluate(given.test)
+    assert tuned.retrieval is not None
+    record |= {
+        "index": tuned.retrieval.search_name,
+        "key": tuned.retrieval.key,
+        **result.as_json(),
+    }
+    record["lam"] = record.pop("lambda")  # as the records of earlier runs have it
     record["valid_tokens"], record["valid_interp_ppl"] = tuned.tokens, tuned.interp_ppl
-    record |= generation(
-        knnlm.load(store, model=lm), given.test.read_text()[:400], given.tokens, given.repeats
-    )
-    record |= building(
-        lm, store, Excerpts(Files((given.test,)), given.build_characters), given.repeats
-    )
+    prompt = given.test.read_text()[:400]
+    record |= generation(model, prompt, given.tokens, given.repeats)
+    text = Excerpts(Files((given.test,)), given.build_characters)
+    record |= building(store.model, store.entries, text, given.repeats)
     record |= {
         "repeats": given.repeats,
         "threads": torch.get_num_threads(),

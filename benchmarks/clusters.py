@@ -1,11 +1,12 @@
-"""A store of a real model pressed to clusters: perplexities beside those of the search, and what
-pressing takes.
+"""A datastore of a real model compressed into clusters: perplexities beside those of the search.
 
-    python benchmarks/clusters.py STORE --name NAME --valid VALID --test TEST [--into docs/results/clusters.json]
+    .venv/bin/python benchmarks/clusters.py STORE --name NAME --valid VALID --test TEST
+                                            [--into docs/results/clusters.json]
 
-The store is tuned already, and searched as it was tuned. `against` is the perplexity with clusters
-over that with the search, with the interval of a paired bootstrap. The record goes into the JSON
-under NAME; docs/adapt.md shows it."""
+The datastore is tuned already, and searched as it was tuned. `seconds` is how long compressing
+takes; `against` is the perplexity with clusters over that with the search, with the interval of a
+paired bootstrap. The record goes into the JSON under NAME; docs/adapt.md shows it.
+"""
 
 import argparse
 import json
@@ -17,15 +18,14 @@ from typing import Any
 import numpy as np
 
 import knnlm
-from knnlm.api import queries, source
-from knnlm.datastore.entries import Entries, states_of
+from knnlm.api import KNNLM, Datastore
+from knnlm.components.base import Component, Logs
+from knnlm.components.stored import component_folder
+from knnlm.datastore.entries import Entries
+from knnlm.evaluation.evaluate import evaluate
 from knnlm.evaluation.metrics import perplexity, ratio_interval
 from knnlm.evaluation.mixing import mix
-from knnlm.evaluation.settings import choose_settings
-from knnlm.evaluation.tuning import evaluate, evaluate_component, score
-from knnlm.files import finite
-from knnlm.resolve import the_model
-from knnlm.training.distillation import FOLDER
+from knnlm.evaluation.settings import TunedSettings, forget_settings
 
 _KEPT = (
     "tokens",
@@ -41,27 +41,39 @@ _KEPT = (
 _NAME = "benchmark"
 
 
-def pressed(
-    store: Entries, test: Entries, search: Any, given: argparse.Namespace, lm: Any, count: int
+def measured(component: Component, test: Entries, settings: TunedSettings) -> dict[str, Any]:
+    """The numbers of a component that are kept."""
+    fields = evaluate(component, test, settings).as_json()
+    fields["lam"] = fields.pop("lambda")  # as the records of earlier runs have it
+    return {name: fields[name] for name in _KEPT}
+
+
+def mixed_logprobs(component: Component, test: Entries, lam: float) -> Logs:
+    """log P of the test text's tokens."""
+    return mix(test.lm_logprob.astype(np.float64), component.target_logprobs(test), lam)
+
+
+def remove(store: Datastore) -> None:
+    """Delete the component that was measured, and its settings."""
+    shutil.rmtree(component_folder(store.entries, _NAME), ignore_errors=True)
+    forget_settings(store.entries, _NAME)
+
+
+def compressed(
+    store: Datastore, test: Entries, search: Logs, given: argparse.Namespace, count: int
 ) -> dict[str, Any]:
     """One number of clusters."""
-    shutil.rmtree(
-        store.path / FOLDER / _NAME, ignore_errors=True
-    )  # one that is there would be taken
+    remove(store)  # one that is there would be taken
     began = time.perf_counter()
-    made = knnlm.distill(store, given.valid, model=lm, name=_NAME, key=given.key, size=count)
+    made = store.distill(given.valid, name=_NAME, key=given.key, size=count)
     seconds = time.perf_counter() - began
-    base, component = test.lm_logprob.astype(np.float64), made.component
-    mixed = mix(
-        base, component.target_logprobs(states_of(test, component.keys), test.targets), made.lam
-    )
-    found = finite(evaluate_component(test, component, made.lam)._asdict())
+    mixed = mixed_logprobs(made.component, test, made.settings.lam)
     interval = ratio_interval(search, mixed, test.table.columns["document"].all())
     return {
         "count": count,
-        "multiplications": component.multiplications,
+        "multiplications": made.component.multiplications,
         "seconds": round(seconds, 1),
-        **{name: found[name] for name in _KEPT},
+        **measured(made.component, test, made.settings),
         "against": perplexity(mixed) / perplexity(search),
         "against_ci95": None if interval is None else [interval.low, interval.high],
     }
@@ -78,30 +90,28 @@ def main() -> None:
     parser.add_argument("--counts", default="512,2048,8192")
     parser.add_argument("--into", type=Path)
     given = parser.parse_args()
-    store = knnlm.open_entries(given.store)
-    lm = the_model(store, None)
-    test, tuned = queries(store, source(given.test), lm), choose_settings(store)
-    assert tuned is not None, "run 'knnlm tune' first"
-    logs = score(store, test, tuned)
-    search = mix(logs.lm, logs.knn, tuned.lam)
-    found = finite(evaluate(store, test, tuned)._asdict())
+    store = Datastore.open(given.store)
+    model, test = KNNLM(store), store.queries(given.test)
+    tuned, knn = model.settings, model.component
+    assert tuned.retrieval is not None
+    search = mixed_logprobs(knn, test, tuned.lam)
     record: dict[str, Any] = {
-        "rows": store.rows,
-        "words": store.vocab_size,
+        "rows": len(store),
+        "words": store.entries.vocab_size,
         "key": given.key,
         "knnlm": knnlm.__version__,
         "search": {
-            "mask": tuned.retrieval.mask,
+            "mask": tuned.retrieval.search_name,
             "key": tuned.retrieval.key,
             "k": tuned.retrieval.k,
-            **{name: found[name] for name in _KEPT},
+            **measured(knn, test, tuned),
         },
         "clusters": [],
     }
     for count in map(int, given.counts.split(",")):
-        record["clusters"].append(pressed(store, test, search, given, lm, count))
+        record["clusters"].append(compressed(store, test, search, given, count))
         print(json.dumps(record["clusters"][-1]), flush=True)
-    shutil.rmtree(store.path / FOLDER / _NAME)
+    remove(store)
     if given.into is not None:
         kept = json.loads(given.into.read_text()) if given.into.is_file() else {}
         given.into.write_text(

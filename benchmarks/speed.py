@@ -20,16 +20,16 @@ from torch.nn.functional import cross_entropy
 from knnlm.datastore import build_entries
 from knnlm.hidden_states.forward import BATCH_TOKENS
 from knnlm.models.load import load_model
-from knnlm.models.presets import Preset, new_model, preset
+from knnlm.models.presets import Preset, new_model, preset_named
 from knnlm.text.portions import Excerpts
-from knnlm.text.python_docs import PythonDocs
-from knnlm.text.tokenizer import encode, token_stream, train_tokenizer
-from knnlm.text.windows import windows
+from knnlm.text.python_docs import PythonDocsSplit
+from knnlm.text.tokenizer import encode_documents, joined_tokens, train_tokenizer
+from knnlm.text.windows import cut_windows
 from knnlm.training.language_model import train
-from knnlm.training.token_batches import Batches
+from knnlm.training.token_batches import TokenBatches
 
 
-def bare_training(p: Preset, vocab: int, batches: Batches) -> float:
+def bare_training(p: Preset, vocab: int, batches: TokenBatches) -> float:
     """Tokens a second of the smallest loop that trains: forward, loss, backward, clip, step."""
     torch.manual_seed(0)
     model = new_model(p, vocab, 0).train()
@@ -58,8 +58,8 @@ def bare_forward(folder: Path, text: Excerpts, window: int) -> float:
     lm = load_model(folder)
     pieces = [
         torch.from_numpy(e.tokens[w.start : w.stop].astype("int64"))
-        for e in encode(lm.tokenizer, text)
-        for w in windows(len(e.tokens), window, window // 2)
+        for e in encode_documents(lm.tokenizer, text)
+        for w in cut_windows(len(e.tokens), window, window // 2)
     ]
     pieces.sort(key=len, reverse=True)
     size = BATCH_TOKENS // window
@@ -76,8 +76,8 @@ def our_build(folder: Path, text: Excerpts, window: int) -> float:
     lm = load_model(folder)
     total = sum(
         w.stop - w.start
-        for e in encode(lm.tokenizer, text)
-        for w in windows(len(e.tokens), window, window // 2)
+        for e in encode_documents(lm.tokenizer, text)
+        for w in cut_windows(len(e.tokens), window, window // 2)
     )
     with tempfile.TemporaryDirectory() as out:
         began = time.perf_counter()
@@ -92,10 +92,12 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--repeats", type=int, default=5)
     given = parser.parse_args()
-    p = replace(preset(given.preset), steps=given.steps, valid_every=given.steps, valid_tokens=4096)
-    text, valid = Excerpts(PythonDocs("train"), 1500), Excerpts(PythonDocs("valid"), 1500)
+    p = replace(
+        preset_named(given.preset), steps=given.steps, valid_every=given.steps, valid_tokens=4096
+    )
+    text, valid = Excerpts(PythonDocsSplit("train"), 1500), Excerpts(PythonDocsSplit("valid"), 1500)
     tokenizer = train_tokenizer((d.text for d in text), p.vocab_size)
-    batches = Batches(token_stream(tokenizer, text), p.context, p.batch, 0)
+    batches = TokenBatches(joined_tokens(tokenizer, text), p.context, p.batch, 0)
     rates: dict[str, list[float]] = {
         name: [] for name in ("bare training", "training", "bare forward", "build")
     }
@@ -108,13 +110,13 @@ def main() -> None:
             rates["training"].append(our_training(p, text, valid))
             rates["bare forward"].append(bare_forward(model, text, p.context))
             rates["build"].append(our_build(model, text, p.context))
-    found = {
+    medians: dict[str, float] = {
         f"{name}, tokens/s": round(statistics.median(values)) for name, values in rates.items()
     }
     for ours, bare in (("training", "bare training"), ("build", "bare forward")):
         pairs = zip(rates[ours], rates[bare], strict=True)
-        found[f"{ours} / {bare}"] = round(statistics.median(a / b for a, b in pairs), 3)
-    print(json.dumps({"preset": p.name, "repeats": given.repeats, **found}, indent=1))
+        medians[f"{ours} / {bare}"] = round(statistics.median(a / b for a, b in pairs), 3)
+    print(json.dumps({"preset": p.name, "repeats": given.repeats, **medians}, indent=1))
 
 
 if __name__ == "__main__":

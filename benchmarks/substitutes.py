@@ -1,22 +1,25 @@
-"""Learning a head from a store beside the bare matrix products, and beside learning it through the
-frozen LM.
+"""Learning a head from a datastore, beside bare matrix products and learning through the frozen LM.
 
-    .venv/bin/python benchmarks/substitutes.py [--preset laptop] [--batch 256] [--steps 30] [--repeats 5]
-                                               [--characters 1500]
+    .venv/bin/python benchmarks/substitutes.py [--preset laptop] [--batch 256] [--steps 30]
+                                               [--repeats 5] [--characters 1500]
 
-Updates of one embedding a word over att, `batch` rows each, five ways, interleaved, medians of rows
-a second:
+Updates of one embedding for each vocabulary entry over att, `batch` entries each, five ways,
+interleaved, medians of entries a second:
 
-    store     knnlm.training: rows from the store's files, shuffled, loss, backward, AdamW; one whole epoch
+    store     knnlm.training: entries from the datastore's files, shuffled, loss, backward, AdamW;
+              one whole epoch
     memory    the same products, loss and AdamW on one batch that is in memory already
-    through   the frozen LM run over the windows that give the same rows, then the same update
-    bare      the same with windows that do not overlap, so that most tokens have less context than the store's
-    dropout   as bare, with dropout on in the frozen LM: what the paper's code does (and what keeps a CPU busy drawing)
+    through   the frozen LM run over the windows that give the same entries, then the same update
+    bare      the same with windows that do not overlap, so that most tokens have less context than
+              the datastore's
+    dropout   as bare, with dropout on in the frozen LM: what the paper's code does (and what keeps
+              a CPU busy drawing)
 
 The others make `steps` updates. `--preset paper --batch 3072 --characters 60 --steps 2 --repeats 3`
 has the shape of the paper's LM, whose body is worth several of its output embedding (the laptop's
 is not), and its window for a batch. Prints one JSON object. The model is not trained: speed does
-not depend on what its weights are."""
+not depend on what its weights are.
+"""
 
 import argparse
 import json
@@ -32,20 +35,20 @@ from knnlm.datastore.entries import Entries
 from knnlm.hidden_states import StateReader
 from knnlm.hidden_states.output_head import output_embedding
 from knnlm.models.load import LanguageModel, load_model
-from knnlm.models.presets import new_model, preset
+from knnlm.models.presets import new_model, preset_named
 from knnlm.text.portions import Excerpts
-from knnlm.text.python_docs import PythonDocs
-from knnlm.text.tokenizer import token_stream, train_tokenizer
-from knnlm.training.entry_batches import RowBatches
-from knnlm.training.initial import ComponentSpec, begin
+from knnlm.text.python_docs import PythonDocsSplit
+from knnlm.text.tokenizer import joined_tokens, train_tokenizer
+from knnlm.training.entry_batches import EntryBatches
+from knnlm.training.initial import ComponentSpec, initial_module
 from knnlm.training.learn import BATCH
 
 
 class Head:
-    """A head and its optimiser."""
+    """A head and its optimizer."""
 
     def __init__(self, lm: LanguageModel) -> None:
-        self.module = begin(ComponentSpec(), output_embedding(lm.model).weight)
+        self.module = initial_module(ComponentSpec(), output_embedding(lm.model).weight)
         self.optimizer = torch.optim.AdamW(self.module.parameters(), lr=1e-4, fused=True)
 
     def update(self, states: torch.Tensor, targets: torch.Tensor) -> None:
@@ -58,7 +61,7 @@ class Head:
 def from_store(lm: LanguageModel, store: Entries, rows: int) -> float:
     """Rows a second of an epoch, reading and shuffling included."""
     began = time.perf_counter()
-    head, batches = Head(lm), RowBatches([store.key("att")], store.targets, rows, seed=0)
+    head, batches = Head(lm), EntryBatches([store.key("att")], store.targets, rows, seed=0)
     for step in range(batches.steps_per_epoch):
         batch = batches.at(step)
         head.update(batch.states, batch.targets)
@@ -67,7 +70,7 @@ def from_store(lm: LanguageModel, store: Entries, rows: int) -> float:
 
 def from_memory(lm: LanguageModel, store: Entries, rows: int, steps: int) -> float:
     """Rows a second of the same update on a batch that is there."""
-    head, batch = Head(lm), RowBatches([store.key("att")], store.targets, rows, seed=0).at(0)
+    head, batch = Head(lm), EntryBatches([store.key("att")], store.targets, rows, seed=0).at(0)
     began = time.perf_counter()
     for _ in range(steps):
         head.update(batch.states, batch.targets)
@@ -115,20 +118,20 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--characters", type=int, default=1500, help="of each document of the text")
     given = parser.parse_args()
-    p = preset(given.preset)
+    p = preset_named(given.preset)
     if given.batch % p.context:
         parser.error(f"--batch must be a multiple of the preset's window: --batch {p.context}")
-    text = Excerpts(PythonDocs("train"), given.characters)
+    text = Excerpts(PythonDocsSplit("train"), given.characters)
     rates: dict[str, list[float]] = {
         name: [] for name in ("store", "memory", "through", "bare", "dropout")
     }
     with tempfile.TemporaryDirectory() as folder:
-        tokenizer = train_tokenizer((d.text for d in PythonDocs("train")), p.vocab_size)
+        tokenizer = train_tokenizer((d.text for d in PythonDocsSplit("train")), p.vocab_size)
         new_model(p, len(tokenizer), 0).save_pretrained(folder)
         tokenizer.save_pretrained(folder)
         lm = load_model(folder)
         store = build_entries(lm, text, Path(folder) / "store", keys=["att"])
-        tokens = torch.from_numpy(token_stream(tokenizer, text).astype("int64"))
+        tokens = torch.from_numpy(joined_tokens(tokenizer, text).astype("int64"))
         for _ in range(given.repeats):
             rates["store"].append(from_store(lm, store, given.batch))
             rates["memory"].append(from_memory(lm, store, given.batch, given.steps))
@@ -142,21 +145,21 @@ def main() -> None:
                     lm, tokens, windows_of, given.batch, given.steps, dropout=name == "dropout"
                 )
                 rates[name].append(rate)
-    found: dict[str, float] = {
+    medians: dict[str, float] = {
         f"{name}, rows/s": round(statistics.median(values)) for name, values in rates.items()
     }
     for other in ("memory", "through", "bare", "dropout"):
         pairs = zip(rates["store"], rates[other], strict=True)
-        found[f"store / {other}"] = round(statistics.median(a / b for a, b in pairs), 3)
+        medians[f"store / {other}"] = round(statistics.median(a / b for a, b in pairs), 3)
     print(
         json.dumps(
             {
                 "preset": p.name,
                 "vocabulary": len(tokenizer),
-                "rows": store.rows,
+                "rows": store.count,
                 "batch": given.batch,
                 "repeats": given.repeats,
-                **found,
+                **medians,
             },
             indent=1,
         )

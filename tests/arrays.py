@@ -1,5 +1,4 @@
-"""Arrays that look like what the rooms exchange: columns in memory, neighbours in memory,
-hypothesis strategies."""
+"""Columns and neighbors in memory, and random cases of the whole equation for hypothesis."""
 
 from typing import Any, Literal, NamedTuple
 
@@ -20,7 +19,7 @@ def column(values: NDArray[Any], parts: int = 1) -> Column:
 
 
 class InMemory:
-    """Neighbours that were not searched on disk."""
+    """Neighbors in memory, read like cached ones."""
 
     def __init__(self, near: Neighbors) -> None:
         self.near, self.k = near, near.ids.shape[1]
@@ -33,7 +32,7 @@ class InMemory:
 
 
 class Case(NamedTuple):
-    """A store, queries and settings of any shape."""
+    """A datastore, queries and settings of any shape."""
 
     w_sm: NDArray[np.float64]
     h_sm: NDArray[np.float64]

@@ -8,9 +8,9 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
-import knnlm
+from knnlm.api import KNNLM, Datastore
 from knnlm.models.presets import SMOKE, new_model
-from knnlm.text.documents import Files
+from knnlm.text.local_files import Files
 from knnlm.text.tokenizer import train_tokenizer
 
 settings.register_profile(
@@ -80,8 +80,8 @@ def tuned_store(
 ) -> Path:
     """A store of the tiny model, tuned with exact search; nobody may change it."""
     where = tmp_path_factory.mktemp("tuned") / "store"
-    knnlm.build(tiny_model, where, texts["train"])
-    knnlm.tune(where, texts["valid"], k=32)
+    Datastore.build(tiny_model, texts["train"], where)
+    KNNLM(where).tune(texts["valid"], k=32)
     return where
 
 

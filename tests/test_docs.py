@@ -11,7 +11,8 @@ import pytest
 
 from knnlm.cli.main import run
 from knnlm.hidden_states import FAMILIES
-from knnlm.report.markdown import adapt_table, clusters_table
+from knnlm.report.markdown import table
+from knnlm.report.records import adapt_table, clusters_table
 from knnlm.text.tokenizer import train_tokenizer
 from tests.conftest import prose
 from tests.hidden_states import models
@@ -27,11 +28,13 @@ def test_every_family_is_documented() -> None:
 
 
 def test_the_guides_table_is_what_the_record_says() -> None:
-    assert adapt_table(json.loads((DOCS / "results" / "adapt.json").read_text())) in GUIDE
+    assert table(adapt_table(json.loads((DOCS / "results" / "adapt.json").read_text()))) in GUIDE
 
 
 def test_the_guides_clusters_are_what_the_record_says() -> None:
-    assert clusters_table(json.loads((DOCS / "results" / "clusters.json").read_text())) in GUIDE
+    assert (
+        table(clusters_table(json.loads((DOCS / "results" / "clusters.json").read_text()))) in GUIDE
+    )
 
 
 @pytest.fixture
@@ -46,6 +49,7 @@ def stand_ins(tmp_path: Path, texts: dict[str, Path], monkeypatch: pytest.Monkey
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.pipeline
 @pytest.mark.usefixtures("stand_ins")
 def test_the_guides_commands_run_as_they_stand(capsys: pytest.CaptureFixture[str]) -> None:
     block = re.search(r"<!-- commands: run by tests -->\n```bash\n(.*?)```", GUIDE, re.DOTALL)
@@ -57,6 +61,7 @@ def test_the_guides_commands_run_as_they_stand(capsys: pytest.CaptureFixture[str
         assert run(words[1:]) == 0, capsys.readouterr().err
 
 
+@pytest.mark.pipeline
 def test_the_commands_of_reproduce_run_as_they_stand(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,7 +11,7 @@ from knnlm.errors import KnnlmError, UsageError
 from knnlm.evaluation.mixing import mix
 from knnlm.search.exact import exact_search
 from knnlm.search.neighbors import MISSING, Neighbors
-from knnlm.similarity import rescore
+from knnlm.similarity import score_entries
 from tests.arrays import Case, InMemory, cases, column
 
 
@@ -24,8 +24,8 @@ def fast_neighbors(case: Case) -> Neighbors:
 
 
 def test_the_equation_by_hand() -> None:
-    """Two words; the query sits on row 0 (word 1); row 1 (word 0) is at distance 1, row 2 is
-    masked. τ = 1."""
+    """Two tokens; the query sits on entry 0 (token 1); entry 1 (token 0) is at distance 1, entry 2
+    is beyond k. τ = 1."""
     p = equation.p_mixture(
         w_sm=np.zeros((2, 1)),
         h_sm=np.zeros((1, 1)),
@@ -41,7 +41,7 @@ def test_the_equation_by_hand() -> None:
 
 
 @given(cases())
-def test_exact_search_keeps_the_rows_that_the_mask_keeps(case: Case) -> None:
+def test_exact_search_keeps_the_entries_that_mask_to_k_keeps(case: Case) -> None:
     """Whole numbers are exact in fp32: ids, order, ties and duplicates must agree to the last."""
     whole = case._replace(w_ds=np.round(case.w_ds), h_ds=np.round(case.h_ds))
     near, scores = fast_neighbors(whole), dense_scores(whole)
@@ -57,10 +57,10 @@ def test_exact_search_keeps_the_rows_that_the_mask_keeps(case: Case) -> None:
 def test_exact_search_on_any_numbers_is_right_within_rounding(case: Case) -> None:
     near, scores = fast_neighbors(case), dense_scores(case)
     for b, ids in enumerate(near.ids):
-        found = ids[ids != MISSING]
-        assert len(found) == min(case.k, len(case.w_ds)) == len(set(found.tolist()))
-        assert_allclose(near.scores[b][: len(found)], scores[b][found], rtol=1e-5, atol=1e-5)
-        assert_allclose(scores[b][found], -np.sort(-scores[b])[: len(found)], rtol=1e-5, atol=1e-5)
+        kept = ids[ids != MISSING]
+        assert len(kept) == min(case.k, len(case.w_ds)) == len(set(kept.tolist()))
+        assert_allclose(near.scores[b][: len(kept)], scores[b][kept], rtol=1e-5, atol=1e-5)
+        assert_allclose(scores[b][kept], -np.sort(-scores[b])[: len(kept)], rtol=1e-5, atol=1e-5)
 
 
 @given(cases())
@@ -68,9 +68,9 @@ def test_the_whole_equation(case: Case) -> None:
     """States, search, scores, votes, mixing: all together, for the whole vocabulary."""
     near = fast_neighbors(case)
     rescored = Neighbors(
-        near.ids, rescore(case.metric, case.h_ds, near.ids, column(case.w_ds, case.parts))
+        near.ids, score_entries(case.metric, case.h_ds, near.ids, column(case.w_ds, case.parts))
     )
-    # the mask's own edge may differ by rounding: take the dense mask from the rows that were found
+    # the edge of mask-to-k may differ by rounding: keep the entries that the search kept
     scores = dense_scores(case)
     kept = np.full_like(scores, -np.inf)
     for b, ids in enumerate(near.ids):
@@ -104,12 +104,12 @@ def test_a_smaller_k_is_the_head_of_a_larger_one(case: Case) -> None:
 
 
 @given(cases())
-def test_how_a_store_is_cut_into_parts_changes_nothing(case: Case) -> None:
+def test_how_a_datastore_is_cut_into_parts_changes_nothing(case: Case) -> None:
     one = fast_neighbors(case._replace(parts=1))
     assert np.array_equal(one.ids, fast_neighbors(case._replace(parts=4)).ids)
 
 
-def test_missing_neighbours_never_gain_probability() -> None:
+def test_missing_neighbors_never_gain_probability() -> None:
     near = Neighbors(
         np.array([[2, MISSING, MISSING], [MISSING] * 3]),
         np.array([[-1.0, 5.0, np.inf], [9.0] * 3], np.float32),

@@ -1,17 +1,18 @@
-"""Bytes that survive a crash: one spelling, one step, one writer."""
+"""Files that survive a crash: canonical JSON, atomic writes, checksums, one writer at a time."""
 
 import errno
 import json
 import math
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from threading import Timer
+from threading import Thread, Timer
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ from knnlm.files import (
     fingerprint,
     finite,
     read_json,
+    sync_folder,
     write_bytes,
     write_json,
     write_lock,
@@ -45,10 +47,10 @@ json_values = st.recursive(
 
 
 @given(st.dictionaries(st.text(), json_values, max_size=4))
-def test_equal_values_have_one_spelling_whatever_their_order(value: dict[str, Any]) -> None:
-    turned = dict(reversed(value.items()))
-    assert canonical(value) == canonical(turned)
-    assert fingerprint(value) == fingerprint(turned)
+def test_equal_values_give_equal_bytes_in_any_order(value: dict[str, Any]) -> None:
+    reordered = dict(reversed(value.items()))
+    assert canonical(value) == canonical(reordered)
+    assert fingerprint(value) == fingerprint(reordered)
     assert json.loads(canonical(value)) == value
 
 
@@ -71,7 +73,7 @@ def test_different_values_have_different_fingerprints() -> None:
         fingerprint({"a": float("nan")})
 
 
-def test_what_json_cannot_say_becomes_null_and_the_rest_stays() -> None:
+def test_infinities_and_nan_become_null_and_the_rest_stays() -> None:
     fields = {
         "a": math.inf,
         "b": [1.5, math.nan, (2, -math.inf)],
@@ -121,23 +123,56 @@ def test_a_write_that_dies_leaves_the_old_file(
 def test_bytes_and_folder_are_flushed_around_the_rename(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: str
 ) -> None:
-    (tmp_path / "aside").write_bytes(b"new")
+    (tmp_path / "temporary").write_bytes(b"new")
     steps: list[Any] = []
     replace = os.replace
 
-    def rename(aside: Path, path: Path) -> None:
-        steps.append(("rename", Path(aside).read_bytes()))
-        replace(aside, path)
+    def rename(temporary: Path, path: Path) -> None:
+        steps.append(("rename", Path(temporary).read_bytes()))
+        replace(temporary, path)
 
     monkeypatch.setattr(os, "fsync", lambda handle: steps.append(os.fstat(handle).st_ino))
     monkeypatch.setattr(os, "replace", rename)
     if write == "bytes":
         write_bytes(tmp_path / "x", b"new")
     else:
-        commit_file(tmp_path / "aside", tmp_path / "x")
-        assert not (tmp_path / "aside").exists()
+        commit_file(tmp_path / "temporary", tmp_path / "x")
+        assert not (tmp_path / "temporary").exists()
     inode, folder = (tmp_path / "x").stat().st_ino, tmp_path.stat().st_ino
     assert steps == [inode, ("rename", b"new"), folder]
+
+
+def test_a_file_is_written_where_folders_cannot_be_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_handle = os.open
+
+    def refuse_folders(path: Any, *args: Any, **options: Any) -> int:
+        if os.path.isdir(path):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))  # as Windows does
+        return open_handle(path, *args, **options)
+
+    monkeypatch.setattr(os, "open", refuse_folders)
+    write_json(tmp_path / "x.json", {"a": 1})
+    assert read_json(tmp_path / "x.json") == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("number", "raised"), [(errno.EINVAL, False), (errno.ENOTSUP, False), (errno.EIO, True)]
+)
+def test_only_a_system_that_cannot_flush_folders_is_forgiven(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, raised: bool
+) -> None:
+    def fail_on_folders(handle: int) -> None:
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", fail_on_folders)
+    if raised:
+        with pytest.raises(OSError, match="Input/output error"):
+            sync_folder(tmp_path)
+    else:
+        sync_folder(tmp_path)
 
 
 @given(
@@ -151,7 +186,7 @@ def test_json_is_read_back_as_it_was_written(value: dict[str, Any]) -> None:
         assert read_json(Path(folder) / "x.json", newest_format=1) == value
 
 
-MEANT = {
+FIELDS = {
     "format": 1,
     "name": "Müller ½",
     "x": 0.30000000000000004,
@@ -167,8 +202,8 @@ def damaged(file: Path, data: bytes) -> None:
         read_json(file, newest_format=1)
 
 
-def test_every_flipped_bit_of_a_json_file_is_found(tmp_path: Path) -> None:
-    write_json(tmp_path / "x.json", MEANT)
+def test_every_flipped_bit_of_a_json_file_is_detected(tmp_path: Path) -> None:
+    write_json(tmp_path / "x.json", FIELDS)
     good = (tmp_path / "x.json").read_bytes()
     for bit in range(len(good) * 8):
         bad = bytearray(good)
@@ -176,8 +211,8 @@ def test_every_flipped_bit_of_a_json_file_is_found(tmp_path: Path) -> None:
         damaged(tmp_path / "x.json", bytes(bad))
 
 
-def test_every_truncation_of_a_json_file_is_found(tmp_path: Path) -> None:
-    write_json(tmp_path / "x.json", MEANT)
+def test_every_truncation_of_a_json_file_is_detected(tmp_path: Path) -> None:
+    write_json(tmp_path / "x.json", FIELDS)
     good = (tmp_path / "x.json").read_bytes()
     for length in range(len(good)):
         damaged(tmp_path / "x.json", good[:length])
@@ -186,7 +221,7 @@ def test_every_truncation_of_a_json_file_is_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "junk", [b"[1, 2]", b"3", b"{}", b'{"x": NaN}', b'{"x": 1e999}', b"\xff\xfe", b"\0" * 99]
 )
-def test_what_is_not_ours_is_damaged(tmp_path: Path, junk: bytes) -> None:
+def test_a_file_that_knnlm_did_not_write_is_damaged(tmp_path: Path, junk: bytes) -> None:
     damaged(tmp_path / "x.json", junk)
 
 
@@ -216,18 +251,18 @@ def test_a_newer_format_is_refused_only_where_a_limit_is_given(tmp_path: Path) -
         (errno.EROFS, r"cannot write /there \(Read-only file system\)"),
     ],
 )
-def test_what_the_disk_refuses_becomes_one_sentence(number: int, sentence: str) -> None:
+def test_a_refusal_of_the_disk_becomes_one_sentence(number: int, sentence: str) -> None:
     with pytest.raises(KnnlmError, match=sentence), explain_os_errors(Path("/there")):
         raise OSError(number, os.strerror(number))
 
 
-def test_other_errors_stay_what_they_are() -> None:
+def test_other_errors_pass_unchanged() -> None:
     with pytest.raises(OSError, match="Input/output error"), explain_os_errors(Path("/there")):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
 @pytest.mark.parametrize("below", [".", "deeper/still"])
-def test_a_file_in_the_place_of_a_folder_is_one_sentence(tmp_path: Path, below: str) -> None:
+def test_a_file_instead_of_a_folder_is_one_sentence(tmp_path: Path, below: str) -> None:
     (tmp_path / "x").write_text("a file")
     with (
         pytest.raises(KnnlmError, match=r"cannot write .*: choose another folder"),
@@ -239,11 +274,11 @@ def test_a_file_in_the_place_of_a_folder_is_one_sentence(tmp_path: Path, below: 
 @pytest.fixture
 def other_writer(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
     """Another process that writes to the folder until it is killed."""
-    hold = (
+    program = (
         "import sys, pathlib, knnlm.files\n"
         "with knnlm.files.write_lock(pathlib.Path(sys.argv[1])): print(1, flush=True); input()"
     )
-    command = [sys.executable, "-c", hold, str(tmp_path)]
+    command = [sys.executable, "-c", program, str(tmp_path)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -275,23 +310,53 @@ def test_a_patient_writer_waits_for_the_first_to_end(
         assert other_writer.wait() == -signal.SIGKILL
 
 
-def test_patience_ends(tmp_path: Path, other_writer: "subprocess.Popen[str]") -> None:
-    began = time.monotonic()
+def test_a_patient_writer_gives_up_in_the_end(
+    tmp_path: Path, other_writer: "subprocess.Popen[str]"
+) -> None:
+    start = time.monotonic()
     with (
         pytest.raises(KnnlmError, match="another process is writing"),
         write_lock(tmp_path, patience=0.2),
     ):
         pytest.fail("two writers at once")
-    assert time.monotonic() - began >= 0.2
+    assert time.monotonic() - start >= 0.2
 
 
 def test_a_second_writer_in_the_same_process_is_refused(tmp_path: Path) -> None:
     with (
-        write_lock(tmp_path / "made" / "here"),
+        write_lock(tmp_path / "new" / "folder"),
         pytest.raises(KnnlmError, match="another process is writing"),
-        write_lock(tmp_path / "made" / "here"),
+        write_lock(tmp_path / "new" / "folder"),
     ):
         pytest.fail("two writers at once")
+
+
+def test_a_second_writer_in_another_thread_is_refused(tmp_path: Path) -> None:
+    messages: list[str] = []
+
+    def write() -> None:
+        try:
+            with write_lock(tmp_path):
+                messages.append("two writers at once")
+        except KnnlmError as error:
+            messages.append(str(error))
+
+    with write_lock(tmp_path):
+        thread = Thread(target=write)
+        thread.start()
+        thread.join()
+    assert len(messages) == 1
+    assert messages[0].startswith("another process is writing to")
+
+
+def test_another_thread_may_free_the_lock(tmp_path: Path) -> None:
+    lock = write_lock(tmp_path)
+    lock.__enter__()
+    thread = Thread(target=lock.__exit__, args=(None, None, None))
+    thread.start()
+    thread.join()
+    with write_lock(tmp_path):
+        pass
 
 
 def test_an_error_frees_the_lock(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ def short_embedded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.pipeline
 @pytest.mark.usefixtures("short_embedded")
 def test_the_commands_run_as_they_stand(capsys: pytest.CaptureFixture[str]) -> None:
     commands = [line.partition("#")[0].strip() for line in block("commands").splitlines()]
@@ -40,18 +41,30 @@ def test_the_commands_run_as_they_stand(capsys: pytest.CaptureFixture[str]) -> N
         assert run(words[1:]) == 0, capsys.readouterr().err
 
 
+@pytest.mark.pipeline
 @pytest.mark.usefixtures("short_embedded")
 def test_the_example_runs_as_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
     exec(compile(block("example"), "README.md", "exec"), {})
     assert re.search(r"\d+\.\d → \d+\.\d at λ = 0\.\d\d", capsys.readouterr().out)
 
 
+@pytest.mark.pipeline
 def test_the_answer_is_what_the_committed_records_say() -> None:
     from docs.readme import with_answer
 
     assert with_answer(README) == README, "run 'make readme'"
     with pytest.raises(ValueError, match="0 places for the answer"):
         with_answer("# knnlm")
+
+
+def test_the_tree_is_what_the_declared_layers_and_the_docstrings_say() -> None:
+    from docs.tree import rooms, with_tree
+
+    assert with_tree(README) == README, "run 'make readme'"
+    listed = re.findall(r"^\| [^|]* \| `(\w+)(?:/|\.py)` \|", README, re.MULTILINE)
+    assert listed == rooms()
+    with pytest.raises(ValueError, match="0 places for the tree"):
+        with_tree("# knnlm")
 
 
 def test_the_prediction_looked_at_is_one_of_the_guide() -> None:
@@ -71,7 +84,8 @@ def test_the_prediction_looked_at_is_one_of_the_guide() -> None:
 def test_the_table_is_what_the_committed_run_says() -> None:
     import json
 
-    from knnlm.report.markdown import demo_table
+    from knnlm.report.markdown import table
+    from knnlm.report.records import demo_table
 
     record = json.loads((ROOT / "docs" / "results" / "demo.json").read_text())
-    assert demo_table(record) in README
+    assert table(demo_table(record)) in README

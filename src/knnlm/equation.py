@@ -3,19 +3,20 @@
     P = (1-λ) · softmax(W_sm · h_sm)  +  λ · M · softmax( mask-to-k(W_ds ⊗ h_ds) / τ )
 
 float64, every matrix written out, nothing clever: it is for reading and for testing, not for
-running on real stores. It knows nothing of files, models or indexes.
+running on real datastores. It knows nothing of files, models or indexes.
 
-Shapes: B queries, D width, V vocabulary, N stored rows.
+Shapes: B queries, D width, V vocabulary, N entries of the datastore.
 
-| here      | paper     | what                                                        |
-|-----------|-----------|-------------------------------------------------------------|
-| `w_sm`    | W_sm      | V×D output embedding of the LM                              |
-| `h_sm`    | h_sm      | B×D state that enters the output embedding                  |
-| `w_ds`    | W_ds      | N×D stored states, one for each token of the training text  |
-| `h_ds`    | h_ds      | B×D state used as the query                                 |
-| `tokens`  | M         | N token ids; M[v, i] = 1 where tokens[i] = v                |
-| `k, tau`  | k, τ      | how many neighbours vote, how evenly                        |
-| `lam`     | λ         | weight of the neighbours                                    |
+| here      | paper     | meaning                                                      |
+|-----------|-----------|--------------------------------------------------------------|
+| `w_sm`    | W_sm      | V×D output embedding of the LM                               |
+| `h_sm`    | h_sm      | B×D hidden states that enter the output embedding            |
+| `w_ds`    | W_ds      | N×D stored states, one for each token of the training text   |
+| `h_ds`    | h_ds      | B×D hidden states used as queries                            |
+| `tokens`  | M         | N next tokens; M[v, i] = 1 where tokens[i] = v               |
+| `k`       | k         | how many neighbors vote                                      |
+| `tau`     | τ         | retrieval temperature: larger, and their votes are more even |
+| `lam`     | λ         | interpolation weight of the neighbors                        |
 """
 
 from typing import Literal
@@ -27,7 +28,7 @@ Array = NDArray[np.float64]
 
 
 def softmax(x: Array) -> Array:
-    """softmax over the last axis; a row that is -inf everywhere gives zeros, not NaN."""
+    """softmax over the last axis; where all are -inf the result is zeros, not NaN."""
     top = np.max(x, axis=-1, keepdims=True)
     e = np.exp(x - np.where(np.isfinite(top), top, 0.0))
     total = e.sum(axis=-1, keepdims=True)
@@ -42,7 +43,12 @@ def similarity(w_ds: Array, h_ds: Array, metric: Literal["l2", "ip"]) -> Array:
 
 
 def mask_to_k(scores: Array, k: int) -> Array:
-    """Keep each query's k best rows (ties: lower id first); the others become -inf."""
+    """Keep each query's k best scores (ties: lower id first); the others become -inf.
+
+    Args:
+        scores: B×N similarities.
+        k: How many to keep; a k above N keeps all.
+    """
     kept = np.full_like(scores, -np.inf)
     order = np.argsort(-scores, axis=-1, kind="stable")[:, :k]
     np.put_along_axis(kept, order, np.take_along_axis(scores, order, axis=-1), axis=-1)
@@ -50,14 +56,22 @@ def mask_to_k(scores: Array, k: int) -> Array:
 
 
 def vocabulary_matrix(tokens: NDArray[np.integer], vocab: int) -> Array:
-    """M (V×N): one column for each stored row, with a single 1 at its token."""
+    """M (V×N): one column for each entry, with a single 1 at its token."""
     m = np.zeros((vocab, len(tokens)))
     m[tokens, np.arange(len(tokens))] = 1.0
     return m
 
 
 def p_knn(scores: Array, tokens: NDArray[np.integer], vocab: int, k: int, tau: float) -> Array:
-    """M · softmax(mask-to-k(scores)/τ) (B×V)."""
+    """p_kNN (B×V) = M · softmax(mask-to-k(scores)/τ).
+
+    Args:
+        scores: B×N similarities.
+        tokens: N next tokens.
+        vocab: V.
+        k: How many neighbors vote.
+        tau: Retrieval temperature.
+    """
     return softmax(mask_to_k(scores, k) / tau) @ vocabulary_matrix(tokens, vocab).T
 
 
@@ -73,7 +87,12 @@ def p_mixture(
     lam: float,
     metric: Literal["l2", "ip"] = "l2",
 ) -> Array:
-    """P (B×V): the whole equation."""
+    """P (B×V): the whole equation, its arguments named as in the table above.
+
+    Example:
+        >>> p = p_mixture(w_sm, h_sm, w_ds, h_ds, tokens, k=2, tau=1.0, lam=0.25)
+        >>> p.sum(axis=1)  # one for every query
+    """
     p_lm = softmax(h_sm @ w_sm.T)
     knn = p_knn(similarity(w_ds, h_ds, metric), tokens, len(w_sm), k, tau)
     return (1 - lam) * p_lm + lam * knn

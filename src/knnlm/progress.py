@@ -21,7 +21,8 @@ LOG_SECONDS = 15.0
 
 
 class _PlainStderr(logging.Handler):
-    """Prints messages to stderr: always for the command line, else unless the program logs itself."""
+    """Prints messages to stderr: always for the command line, else unless the program logs
+    itself."""
 
     always = False
 

@@ -2,12 +2,14 @@
 
     l2:  -‖h - w‖²          ip:  h · w
 
-The sign of L2 is decided here and nowhere else. fp32 accumulation whatever the storage type. Knows
-nothing of search: which rows to score is somebody else's choice."""
+h is a query (paper: h_ds), w a stored state (a row of W_ds). The sign of L2 is decided here and
+nowhere else; sums are in fp32 whatever the storage type. Which entries to score is the caller's
+choice.
+"""
 
 import os
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +18,23 @@ from knnlm.errors import unknown
 
 Metric = Literal["l2", "ip"]
 METRICS: tuple[Metric, ...] = ("l2", "ip")
-_BLOCK_ROWS = 1 << 12
+_STATES_AT_ONCE = 1 << 12
+
+
+class StatesById(Protocol):
+    """Stored states that can be read by id: a column of a datastore, or what an index decodes."""
+
+    def gather(self, ids: NDArray[np.integer]) -> NDArray[Any]:
+        """States (…, D) of `ids` of any shape (…)."""
+        ...
 
 
 def checked_metric(name: str) -> Metric:
-    """`name` as a metric, or an error that lists them."""
+    """`name` as a metric.
+
+    Raises:
+        UsageError: It is not one; the message lists them.
+    """
     for metric in METRICS:
         if metric == name:
             return metric
@@ -32,33 +46,51 @@ def from_distance(metric: Metric, values: NDArray[np.float32]) -> NDArray[np.flo
     return -values if metric == "l2" else values
 
 
-def score_rows(metric: Metric, queries: NDArray[Any], rows: NDArray[Any]) -> NDArray[np.float32]:
-    """Similarity of queries (B, D) to rows (B, K, D) of their own: (B, K) in fp32, from
-    differences, not expansions."""
+def score_states(
+    metric: Metric, queries: NDArray[Any], states: NDArray[Any]
+) -> NDArray[np.float32]:
+    """Similarities of queries to states of their own, from differences, not expansions.
+
+    Args:
+        metric: "l2" or "ip".
+        queries: (B, D).
+        states: (B, K, D); K states for each query.
+
+    Returns:
+        (B, K) float32.
+    """
     q = np.asarray(queries, np.float32)
-    w = rows.astype(np.float32)
+    w = states.astype(np.float32)
     if metric == "ip":
         return np.einsum("bkd,bd->bk", w, q)
     w -= q[:, None, :]
     return -np.einsum("bkd,bkd->bk", w, w)
 
 
-def rescore(
-    metric: Metric, queries: NDArray[Any], ids: NDArray[np.integer], keys: Any
+def score_entries(
+    metric: Metric, queries: NDArray[Any], ids: NDArray[np.integer], keys: StatesById
 ) -> NDArray[np.float32]:
-    """Real similarities (B, K) of stored rows `ids` of the column `keys`; a missing neighbour (id
-    -1) stays -inf.
+    """Exact similarities of queries to entries that are named by id.
 
-    A few queries at a time, so that their rows stay in the processor's cache, on all cores.
+    A few queries at a time, so that their states stay in the processor's cache, on all cores.
+
+    Args:
+        metric: "l2" or "ip".
+        queries: (B, D).
+        ids: (B, K) entries of each query; a missing one is negative.
+        keys: The stored states.
+
+    Returns:
+        (B, K) float32; -inf where the id is missing.
     """
     scores = np.empty(ids.shape, np.float32)
+    size = max(1, _STATES_AT_ONCE // max(1, ids.shape[1]))
 
-    def run(start: int) -> None:
+    def score_block(start: int) -> None:
         block = slice(start, start + size)
-        rows = keys.gather(np.maximum(ids[block], 0))
-        scores[block] = score_rows(metric, queries[block], rows)
+        states = keys.gather(np.maximum(ids[block], 0))
+        scores[block] = score_states(metric, queries[block], states)
 
-    size = max(1, _BLOCK_ROWS // max(1, ids.shape[1]))
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(run, range(0, len(ids), size)))
+        list(pool.map(score_block, range(0, len(ids), size)))
     return np.where(ids < 0, np.float32(-np.inf), scores)

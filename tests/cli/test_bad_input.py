@@ -10,6 +10,8 @@ import pytest
 from knnlm.cli.main import run
 from knnlm.files import read_json, write_json
 
+pytestmark = pytest.mark.pipeline
+
 
 @pytest.fixture(scope="module")
 def built(
@@ -156,7 +158,7 @@ def test_a_manifest_from_the_future_or_of_something_else(
     assert "manifest.json is damaged" in complaint(capsys, 1, "info", store)
     manifest.write_text("{")
     assert "manifest.json is damaged (it is not JSON)" in complaint(capsys, 1, "info", store)
-    assert "is not a store" in complaint(capsys, 1, "info", tmp_path)
+    assert "is not a datastore" in complaint(capsys, 1, "info", tmp_path)
 
 
 def test_a_second_text_does_not_overwrite_a_store(

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from knnlm.cli.main import run
-from knnlm.datastore.table import MANIFEST
+from knnlm.datastore.manifest import MANIFEST
+
+pytestmark = pytest.mark.pipeline
 
 Ask = Callable[..., dict[str, Any]]
 Complain = Callable[..., str]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from knnlm.datastore import build
 from knnlm.models.load import load_model
-from knnlm.text.documents import Files
+from knnlm.text.local_files import Files
 
 
 def main(model: str, text: str) -> None:

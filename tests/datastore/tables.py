@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from knnlm.datastore.table import ColumnType, TableWriter
+from knnlm.datastore.table import ColumnType
+from knnlm.datastore.table_writer import TableWriter
 from knnlm.files import write_lock
 
 KIND = "things"

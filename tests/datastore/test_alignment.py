@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from knnlm.datastore.build import build_entries
 from knnlm.datastore.entries import Entries
 from knnlm.models.load import LanguageModel
-from knnlm.text.windows import windows
+from knnlm.text.windows import cut_windows
 
 from .helpers import Texts, library, texts
 from .test_build import tokens_of
@@ -102,7 +102,7 @@ def test_log_probabilities_add_up_to_hugging_faces_own_loss(
     total, count = 0.0, 0
     for document in library():
         ids = torch.from_numpy(tokens_of(lm, document).astype(np.int64))
-        for w in windows(len(ids), window, stride):
+        for w in cut_windows(len(ids), window, stride):
             inputs = ids[
                 None, w.start : w.stop + 1
             ]  # the library shifts, so the last target is an input too
@@ -121,7 +121,7 @@ def test_which_windows_run_together_does_not_matter(
     monkeypatch.setattr("knnlm.hidden_states.forward.BATCH_TOKENS", 1)
     alone = build(lm, library(), tmp_path / "alone", window=12, stride=5)
     monkeypatch.setattr("knnlm.hidden_states.forward.BATCH_TOKENS", 50)
-    monkeypatch.setattr("knnlm.hidden_states.forward._HEAD_ROWS", 3)
+    monkeypatch.setattr("knnlm.hidden_states.forward._LOGITS_AT_ONCE", 3)
     monkeypatch.setattr("knnlm.datastore.build.GROUP_TOKENS", 40)
     some = build(lm, library(), tmp_path / "some", window=12, stride=5)
     for other in (alone, some):

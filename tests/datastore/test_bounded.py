@@ -50,6 +50,7 @@ def test_documents_are_drawn_only_as_rows_are_committed(
     assert len(set(source.committed)) >= len(store.table.manifest["parts"]) - 2
 
 
+@pytest.mark.pipeline
 def test_four_times_the_text_needs_no_more_memory(
     tmp_path: Path, lm: LanguageModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -43,6 +43,7 @@ def holds_each_token_once(store: Entries, lm: LanguageModel, source: Texts) -> N
     assert store.table.manifest["summary"]["documents"] == len(documents)
 
 
+@pytest.mark.pipeline
 @given(
     st.lists(st.integers(0, 40), min_size=1, max_size=8).filter(any),
     st.integers(1, 20).flatmap(lambda w: st.tuples(st.just(w), st.integers(1, w))),
@@ -103,7 +104,7 @@ def test_without_a_first_token_of_its_own_a_text_loses_its_first_token_and_a_doc
     wanted = tokens_of(lm, source.documents[1])[1:]
     np.testing.assert_array_equal(store.targets, wanted[1:])
     assert [d.name for d in store.documents] == ["three"]
-    assert store.documents[0].first == wanted[0]
+    assert store.documents[0].first_token == wanted[0]
     assert store.words == 2
 
 

@@ -16,6 +16,8 @@ from .disk import Crash, Disk, run
 from .helpers import committed, contents, library
 from .tables import KIND, PART, ROWS, rows, write_table
 
+pytestmark = pytest.mark.pipeline
+
 Work = Callable[[Path], object]
 
 

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from knnlm.datastore.entries import DOCUMENTS, open_entries
-from knnlm.datastore.table import MANIFEST, ColumnType, TableWriter, open_table, verify_table
+from knnlm.datastore.manifest import MANIFEST
+from knnlm.datastore.table import ColumnType, open_table, verify_table
+from knnlm.datastore.table_writer import TableWriter
 from knnlm.errors import DamagedError, KnnlmError
 from knnlm.files import checksum_file, read_json, write_json
 
@@ -132,7 +134,9 @@ def test_a_missing_part_is_noticed(store: Path) -> None:
 
 def test_a_store_without_its_manifest_is_no_store(store: Path) -> None:
     (store / MANIFEST).unlink()
-    with pytest.raises(KnnlmError, match=r"is not a store \(no manifest\.json\): check the path"):
+    with pytest.raises(
+        KnnlmError, match=r"is not a datastore \(no manifest\.json\): check the path"
+    ):
         check(store)
 
 
@@ -201,10 +205,11 @@ def test_a_target_outside_the_vocabulary_is_refused_even_where_checksums_fit(
 
     reseal(store, "target.npy", forge)
     with pytest.raises(
-        DamagedError, match=f"holds token {token}, outside the model's .* entries: build it anew"
+        DamagedError,
+        match=f"holds token {token}, outside the model's vocabulary of .*: build it again",
     ):
         check(store)
-    with pytest.raises(DamagedError, match="build it anew"):
+    with pytest.raises(DamagedError, match="build it again"):
         _ = open_entries(store).targets
 
 

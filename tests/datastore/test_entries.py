@@ -11,7 +11,7 @@ from knnlm.datastore.build import build_entries
 from knnlm.datastore.entries import open_entries
 from knnlm.errors import KnnlmError
 from knnlm.hidden_states import StateReader
-from knnlm.hidden_states.verify import probe
+from knnlm.hidden_states.verify import probe_tokens
 from knnlm.models.load import LanguageModel, load_model, model_fingerprint
 from knnlm.text.documents import Document
 from knnlm.text.tokenizer import tokenizer_fingerprint, train_tokenizer
@@ -50,8 +50,8 @@ def test_context_is_the_text_before_the_target_and_stays_in_its_document(
 def test_the_model_that_made_a_store_is_accepted_also_when_opened_again(
     pristine: Path, lm: LanguageModel, tiny_model: Path
 ) -> None:
-    open_entries(pristine).require(lm)
-    open_entries(str(pristine)).require(load_model(tiny_model))
+    open_entries(pristine).require_model(lm)
+    open_entries(str(pristine)).require_model(load_model(tiny_model))
 
 
 def test_another_model_is_refused_even_if_one_weight_differs(
@@ -65,7 +65,7 @@ def test_another_model_is_refused_even_if_one_weight_differs(
         KnnlmError,
         match=rf"built with another model \({lm.source}\) than elsewhere: use that model",
     ):
-        open_entries(pristine).require(other)
+        open_entries(pristine).require_model(other)
 
 
 def test_another_tokenizer_is_refused(pristine: Path, lm: LanguageModel) -> None:
@@ -74,7 +74,7 @@ def test_another_tokenizer_is_refused(pristine: Path, lm: LanguageModel) -> None
     with pytest.raises(
         KnnlmError, match="built with another tokenizer than the one of .*: restore that tokenizer"
     ):
-        open_entries(pristine).require(other)
+        open_entries(pristine).require_model(other)
 
 
 def loud(lm: LanguageModel) -> LanguageModel:
@@ -103,7 +103,7 @@ def test_states_that_are_no_numbers_are_never_stored(
 ) -> None:
     model = copy.deepcopy(lm.model)
     with StateReader(lm.model) as reader:
-        probed = set(probe(reader).flatten().tolist())
+        probed = set(probe_tokens(reader).flatten().tolist())
     token = next(
         t for t in tokens_of(lm, Document("all", sentence(99, 1))).tolist() if t not in probed
     )

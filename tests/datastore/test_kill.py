@@ -19,6 +19,8 @@ from knnlm.datastore.table import open_table, verify_table
 from . import killable
 from .helpers import committed, contents, sentence
 
+pytestmark = pytest.mark.pipeline
+
 KILLS = 10
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from knnlm.datastore.build import build_entries
 from knnlm.datastore.entries import Entries, open_entries
-from knnlm.datastore.table import MANIFEST
+from knnlm.datastore.manifest import MANIFEST
 from knnlm.errors import KnnlmError
 from knnlm.files import read_json, write_json, write_lock
 from knnlm.models.load import LanguageModel
@@ -171,12 +171,14 @@ def test_a_model_that_was_moved_is_the_same_model(tmp_path: Path, lm: LanguageMo
     store = build(moved, library(), tmp_path)
     assert store.model_source == "/elsewhere"
     store.verify()
-    store.require(lm)
+    store.require_model(lm)
 
 
 def test_a_model_folder_is_no_place_for_a_store(tmp_path: Path, lm: LanguageModel) -> None:
     (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(KnnlmError, match="is a model folder: choose another --out for the store"):
+    with pytest.raises(
+        KnnlmError, match="is a model folder: choose another --out for the datastore"
+    ):
         build(lm, library(), tmp_path)
     assert contents(tmp_path) == {"config.json": b"{}"}
 

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from knnlm.datastore.table import Table, TableWriter, open_table, verify_table
+from knnlm.datastore.table import Table, open_table, verify_table
+from knnlm.datastore.table_writer import TableWriter
 from knnlm.errors import KnnlmError
 
 from .tables import COLUMNS, KIND, rows

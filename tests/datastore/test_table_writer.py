@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from knnlm.datastore.table import FORMAT, MANIFEST, ColumnType, TableWriter, open_table
+from knnlm.datastore.manifest import FORMAT, MANIFEST
+from knnlm.datastore.table import ColumnType, open_table
+from knnlm.datastore.table_writer import TableWriter
 from knnlm.errors import DamagedError, KnnlmError
 from knnlm.files import read_json, write_json
 
@@ -125,7 +127,9 @@ def test_a_manifest_of_no_kind_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_manifest_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(KnnlmError, match=r"is not a store \(no manifest\.json\): check the path"):
+    with pytest.raises(
+        KnnlmError, match=r"is not a datastore \(no manifest\.json\): check the path"
+    ):
         open_table(tmp_path, "states")
 
 
@@ -147,7 +151,7 @@ def test_a_table_of_an_older_format_is_refused(tmp_path: Path) -> None:
     write_json(tmp_path / MANIFEST, {**read_json(tmp_path / MANIFEST), "format": 1})
     for use in (lambda: open_table(tmp_path, KIND), lambda: writer(tmp_path)):
         with pytest.raises(
-            KnnlmError, match="has format 1, of an earlier knnlm: make it anew with this one"
+            KnnlmError, match="has format 1, of an earlier knnlm: make it again with this one"
         ):
             use()
 

@@ -1,11 +1,11 @@
-"""Perplexity, helping, and intervals that mean what they say."""
+"""Perplexity, the share of tokens helped, and intervals that cover the truth."""
 
 import math
 
 import numpy as np
 from numpy.testing import assert_allclose
 
-from knnlm.evaluation.metrics import helping, perplexity, ratio_interval
+from knnlm.evaluation.metrics import evenly_spaced, helping, perplexity, ratio_interval
 
 
 def test_perplexity_of_a_uniform_guess_is_the_number_of_choices() -> None:
@@ -16,7 +16,7 @@ def test_perplexity_per_word_counts_words() -> None:
     assert_allclose(perplexity(np.log(np.full(6, 0.5)), count=3), 4.0)
 
 
-def test_a_missed_token_makes_perplexity_infinite() -> None:
+def test_an_impossible_token_makes_perplexity_infinite() -> None:
     assert perplexity(np.array([-1.0, -np.inf])) == math.inf
 
 
@@ -34,7 +34,7 @@ def test_no_change_gives_an_interval_of_one() -> None:
 
 
 def test_the_interval_covers_the_truth_about_95_times_in_100() -> None:
-    """Gains differ between documents more than within: resampling tokens would be far too sure."""
+    """Gains differ more between documents than within them, so tokens must not be resampled."""
     covered = 0
     for seed in range(200):
         rng = np.random.default_rng(seed)
@@ -62,3 +62,8 @@ def test_few_documents_are_cut_into_blocks() -> None:
     assert interval is not None
     assert interval.unit == "block of 200 tokens"
     assert interval.low < math.exp(-0.1) < interval.high
+
+
+def test_evenly_spaced_numbers_reach_both_ends() -> None:
+    assert evenly_spaced(5, 9).tolist() == [0, 1, 2, 3, 4]
+    assert evenly_spaced(101, 5).tolist() == [0, 25, 50, 75, 100]

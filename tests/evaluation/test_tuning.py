@@ -18,7 +18,7 @@ from knnlm.models.load import LanguageModel, load_model
 from knnlm.models.presets import SMOKE, new_model
 from knnlm.search.neighbors import Neighbors
 from knnlm.search.retrieval import Retrieval
-from knnlm.text.documents import Files
+from knnlm.text.local_files import Files
 from knnlm.text.tokenizer import train_tokenizer
 from tests.arrays import InMemory
 
@@ -83,12 +83,12 @@ def test_lambda_0_is_the_plain_language_model(
     store: Entries, valid: Entries, lm: LanguageModel
 ) -> None:
     """Equal to Hugging Face's own loss on the same windows."""
-    from knnlm.text.tokenizer import encode
-    from knnlm.text.windows import windows
+    from knnlm.text.tokenizer import encode_documents
+    from knnlm.text.windows import cut_windows
 
     total, count = 0.0, 0
-    document = next(iter(encode(lm.tokenizer, Files((_file_of(valid),)))))
-    for w in windows(len(document.tokens), store.meta["window"], store.meta["stride"]):
+    document = next(iter(encode_documents(lm.tokenizer, Files((_file_of(valid),)))))
+    for w in cut_windows(len(document.tokens), store.meta["window"], store.meta["stride"]):
         ids = torch.from_numpy(document.tokens[w.start : w.stop + 1].astype(np.int64))[None]
         labels = ids[:, :-1].clone()
         labels[0, : w.first - w.start] = -100

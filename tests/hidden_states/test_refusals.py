@@ -65,7 +65,7 @@ def test_a_head_that_reads_more_than_the_bodys_output_is_followed() -> None:
         ),
         (
             "model.layers.1.mlp.down_proj",
-            r"cannot read 'att' from .* is not normalised as what its last feed-forward",
+            r"cannot read 'att' from .* is not normalized as what its last feed-forward",
         ),
         (
             "model.norm",
@@ -107,9 +107,9 @@ def test_a_path_to_the_wrong_module_is_found_out(monkeypatch: pytest.MonkeyPatch
     [
         ("gpt_neox", {"norm": "input_layernorm"}),
         ("gptj", {"norm": None}),
-        ("llama", {"reads": "mlp.down_proj"}),
+        ("llama", {"feed_forward": "mlp.down_proj"}),
         ("olmo2", {"norm": None}),
-        ("gemma2", {"reads": "pre_feedforward_layernorm"}),
+        ("gemma2", {"feed_forward": "pre_feedforward_layernorm"}),
     ],
 )
 def test_a_wrong_line_of_the_table_is_found_out(
@@ -117,7 +117,7 @@ def test_a_wrong_line_of_the_table_is_found_out(
 ) -> None:
     monkeypatch.setitem(FAMILIES, name, FAMILIES[name]._replace(**wrong))  # type: ignore[arg-type]
     with pytest.raises(
-        KnnlmError, match=r"cannot read 'att' from \w+: the .* is not normalised as what its last"
+        KnnlmError, match=r"cannot read 'att' from \w+: the .* is not normalized as what its last"
     ):
         StateReader(models.FAMILIES[name]())
 
@@ -139,11 +139,11 @@ def test_large_states_of_half_precision_are_read() -> None:
 
 
 @torch.inference_mode()
-def test_opt_that_normalises_last_has_no_att_but_has_ffn() -> None:
+def test_opt_that_normalizes_last_has_no_att_but_has_ffn() -> None:
     model = models.opt(do_layer_norm_before=False)
     with pytest.raises(
         KnnlmError,
-        match=r"this OPT model normalises after its feed-forward layer, so 'att' is not defined",
+        match=r"this OPT model normalizes after its feed-forward layer, so 'att' is not defined",
     ):
         StateReader(model)
     assert StateReader(model, ["ffn"]).widths() == {"ffn": 32}

@@ -1,1 +1,0 @@
-"""Tests of the kNN-LM as a Hugging Face model."""

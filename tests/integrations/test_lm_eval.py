@@ -14,6 +14,8 @@ import knnlm.cli.lm_eval as command
 from knnlm.integrations import lm_eval as harness
 from tests.conftest import prose
 
+pytestmark = pytest.mark.pipeline
+
 TASK = """task: {name}
 dataset_path: json
 dataset_kwargs:

@@ -1,5 +1,4 @@
-"""A tiny Llama as a GGUF file, written with the gguf library: what llama.cpp's converter would
-write, in small."""
+"""Writes a tiny Llama as a GGUF file, as llama.cpp's converter would."""
 
 import json
 from pathlib import Path
@@ -21,7 +20,7 @@ _NAMES = {
 
 
 def write_gguf(path: Path, model: Any, tokenizer: Any) -> None:
-    """Weights in fp32 and the byte-level tokenizer."""
+    """Write a Llama model, in fp32, and its byte-level tokenizer."""
     import gguf
 
     config = model.config
@@ -63,7 +62,7 @@ def _named(name: str) -> str:
 
 
 def _permuted(name: str, tensor: torch.Tensor, config: Any) -> torch.Tensor:
-    """llama.cpp pairs rotary dimensions otherwise: rows of queries and keys are interleaved."""
+    """llama.cpp pairs rotary dimensions differently: rows of queries and keys are interleaved."""
     if "q_proj" in name or "k_proj" in name:
         heads = config.num_attention_heads if "q_proj" in name else config.num_key_value_heads
         shape = (heads, 2, tensor.shape[0] // heads // 2, tensor.shape[1])

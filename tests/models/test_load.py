@@ -1,4 +1,4 @@
-"""Opening a model: what comes out, what tells it from others, what is refused."""
+"""Opening a model folder: what it gives, what tells it from others, what is refused."""
 
 import shutil
 from pathlib import Path
@@ -10,13 +10,12 @@ import safetensors.torch
 import torch
 
 from knnlm.errors import KnnlmError
-from knnlm.models.load import load_model, model_fingerprint
-from knnlm.models.quiet import no_transformers_bars
+from knnlm.models.load import hide_transformers_progress, load_model, model_fingerprint
 
 
 @pytest.fixture
 def folder(tmp_path: Path, tiny_model: Path) -> Path:
-    """A copy that a test may harm."""
+    """A copy that a test may damage."""
     return Path(shutil.copytree(tiny_model, tmp_path / "model"))
 
 
@@ -82,7 +81,7 @@ def test_the_fingerprint_sees_names_shapes_and_types_not_only_bytes() -> None:
 def test_a_missing_model_is_named(tmp_path: Path, missing: str) -> None:
     with pytest.raises(
         KnnlmError,
-        match=rf"cannot open model {missing} \(.+\): give a model folder, a .gguf file, or a hub name",
+        match=rf"cannot open model {missing} \(.+\): give a model folder, a .gguf file, or a hub",
     ) as e:
         load_model(missing)
     assert "\n" not in str(e.value)
@@ -107,9 +106,9 @@ def test_a_tokenizer_with_more_entries_than_the_model_predicts_is_refused(folder
         load_model(folder)
 
 
-@pytest.mark.parametrize("harmed", ["model.safetensors", "tokenizer.json", "config.json"])
-def test_a_damaged_file_is_one_sentence(folder: Path, harmed: str) -> None:
-    (folder / harmed).write_bytes((folder / harmed).read_bytes()[:100])
+@pytest.mark.parametrize("damaged", ["model.safetensors", "tokenizer.json", "config.json"])
+def test_a_damaged_file_is_one_sentence(folder: Path, damaged: str) -> None:
+    (folder / damaged).write_bytes((folder / damaged).read_bytes()[:100])
     with pytest.raises(
         KnnlmError, match=r"cannot open model .*model \(.+\): give a model folder"
     ) as e:
@@ -126,12 +125,12 @@ def test_missing_weights_are_one_sentence(folder: Path) -> None:
         load_model(folder)
 
 
-def test_the_bars_of_transformers_are_off_while_it_works_and_as_before_afterwards() -> None:
+def test_the_progress_of_transformers_is_hidden_and_its_setting_restored() -> None:
     from transformers.utils import logging
 
     for before in (True, False):
         (logging.enable_progress_bar if before else logging.disable_progress_bar)()
-        with no_transformers_bars():
+        with hide_transformers_progress():
             assert not logging.is_progress_bar_enabled()
         assert logging.is_progress_bar_enabled() == before
     logging.enable_progress_bar()

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from knnlm.errors import UsageError
-from knnlm.models.presets import PAPER, PRESETS, SMOKE, new_model, preset
+from knnlm.models.presets import PAPER, PRESETS, SMOKE, new_model, preset_named
 
 
 @pytest.fixture(scope="module")
@@ -15,7 +15,7 @@ def model() -> Any:
     return new_model(SMOKE, 100, 0).eval()
 
 
-def test_blocks_normalise_first_use_relu_and_the_embeddings_are_untied(model: Any) -> None:
+def test_blocks_normalize_first_use_relu_and_the_embeddings_are_untied(model: Any) -> None:
     config = model.config
     assert config.do_layer_norm_before
     assert config.activation_function == "relu"
@@ -28,16 +28,16 @@ def test_blocks_normalise_first_use_relu_and_the_embeddings_are_untied(model: An
 
 
 @torch.inference_mode()
-def test_what_leaves_the_body_is_the_raw_residual_stream(model: Any) -> None:
+def test_the_output_of_the_body_is_the_raw_residual_stream(model: Any) -> None:
     decoder = model.model.decoder
     assert decoder.final_layer_norm is None
-    left: list[torch.Tensor] = []
+    outputs: list[torch.Tensor] = []
     handle = decoder.layers[-1].register_forward_hook(
-        lambda _, __, output: left.append(output[0] if isinstance(output, tuple) else output)
+        lambda _, __, output: outputs.append(output[0] if isinstance(output, tuple) else output)
     )
     body = model.model(input_ids=torch.arange(20)[None]).last_hidden_state
     handle.remove()
-    assert torch.equal(body, left[0])
+    assert torch.equal(body, outputs[0])
 
 
 def test_no_token_is_padding_so_every_input_embedding_can_learn(model: Any) -> None:
@@ -47,15 +47,15 @@ def test_no_token_is_padding_so_every_input_embedding_can_learn(model: Any) -> N
 
 def test_a_model_has_the_vocabulary_positions_and_end_of_text_it_is_given() -> None:
     with torch.device("meta"):
-        made = new_model(SMOKE, 77, 5)
-    assert made.get_output_embeddings().weight.shape == (77, SMOKE.width)
-    assert made.config.max_position_embeddings == SMOKE.context
-    assert (made.config.bos_token_id, made.config.eos_token_id) == (5, 5)
+        model = new_model(SMOKE, 77, 5)
+    assert model.get_output_embeddings().weight.shape == (77, SMOKE.width)
+    assert model.config.max_position_embeddings == SMOKE.context
+    assert (model.config.bos_token_id, model.config.eos_token_id) == (5, 5)
 
 
 @pytest.mark.parametrize("name", sorted(PRESETS))
 def test_every_preset_can_be_trained(name: str) -> None:
-    p = preset(name)
+    p = preset_named(name)
     assert p.name == name
     assert p.width % p.heads == 0
     assert 0 < p.warmup < p.steps
@@ -73,11 +73,11 @@ def test_the_papers_preset_has_the_papers_constants() -> None:
 
 def test_the_papers_preset_has_the_papers_number_of_parameters_apart_from_positions() -> None:
     with torch.device("meta"):
-        made = new_model(PAPER, PAPER.vocab_size, 0)
+        model = new_model(PAPER, PAPER.vocab_size, 0)
     learned_positions = (
-        made.model.decoder.embed_positions.weight.numel()
-    )  # the paper's are sinusoidal
-    count = sum(p.numel() for p in made.parameters()) - learned_positions
+        model.model.decoder.embed_positions.weight.numel()
+    )  # the paper's: sinusoidal
+    count = sum(p.numel() for p in model.parameters()) - learned_positions
     assert count == pytest.approx(269.8e6, abs=0.05e6)
 
 
@@ -86,4 +86,4 @@ def test_an_unknown_preset_is_refused_with_the_nearest() -> None:
         UsageError,
         match=r"unknown preset 'labtop': did you mean 'laptop'\? choose one of demo, laptop",
     ):
-        preset("labtop")
+        preset_named("labtop")

@@ -33,6 +33,13 @@ class Smoke(NamedTuple):
     searches: list[tuple[list[Any], int]]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whatever looks at the smoke run waits for all of it."""
+    for item in items:
+        if "smoke" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.pipeline)
+
+
 @pytest.fixture(scope="session")
 def smoke(tmp_path_factory: pytest.TempPathFactory) -> Smoke:
     """Nobody may change it. Several workers share one run: the second waits for the first."""
@@ -52,7 +59,7 @@ def _run(folder: Path) -> list[tuple[list[Any], int]]:
     real = retrieval.open_search
 
     def counting(store: Entries, what: Retrieval) -> Search:
-        counts[str(store.path), what.key, what.metric, what.mask] += 1
+        counts[str(store.path), what.key, what.metric, what.search_name] += 1
         return real(store, what)
 
     with pytest.MonkeyPatch.context() as patch:

@@ -2,12 +2,12 @@
 
 import numpy as np
 import torch
+from knnlm.paper.calibrated import Calibration, calibrate, calibrated_logprobs, tempered_logprobs
 
 from knnlm.datastore.build import build_entries
 from knnlm.datastore.entries import Entries, open_entries
 from knnlm.hidden_states import StateReader
 from knnlm.models.load import LanguageModel
-from knnlm.paper.calibrated import Calibration, calibrate, calibrated_logprobs, tempered_logprobs
 from knnlm.paper.other_states import other_state
 
 
@@ -18,14 +18,14 @@ def test_att_before_its_norm_becomes_att_by_that_norm(lm: LanguageModel, store: 
         att = reader.read(ids).of("att")
     with (
         torch.inference_mode(),
-        StateReader(lm.model, ("att",), instead=other_state(lm.model, "att-raw")) as reader,
+        StateReader(lm.model, ("att",), replace_att=other_state(lm.model, "att-raw")) as reader,
     ):
         raw = reader.read(ids).of("att")
         assert torch.allclose(block.final_layer_norm(raw), att, atol=1e-6)
         assert not torch.allclose(raw, att, atol=1e-2)
     with (
         torch.inference_mode(),
-        StateReader(lm.model, ("att",), instead=other_state(lm.model, "att-earlier")) as reader,
+        StateReader(lm.model, ("att",), replace_att=other_state(lm.model, "att-earlier")) as reader,
     ):
         earlier = reader.read(ids).of("att")
         below = lm.model.model.decoder.layers[-2]
@@ -39,15 +39,15 @@ def test_att_before_its_norm_becomes_att_by_that_norm(lm: LanguageModel, store: 
 def test_a_store_of_another_state_says_so(
     lm: LanguageModel, store: Entries, texts: dict[str, object]
 ) -> None:
-    from knnlm.text.documents import local_text
+    from knnlm.text import open_text
 
     out = store.path.parent / "raw"
     build_entries(
         lm,
-        local_text([str(texts["valid"])], "valid"),
+        open_text(str(texts["valid"]), "valid"),
         out,
         keys=("att",),
-        instead=other_state(lm.model, "att-raw"),
+        replace_att=other_state(lm.model, "att-raw"),
     )
     assert open_entries(out).meta["taps"]["att"] == "input of the last block's norm"
 

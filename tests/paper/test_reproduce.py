@@ -27,6 +27,8 @@ from knnlm.paper.rows import Unmasked
 from knnlm.paper.scales import SCALES, SMOKE_SCALE
 from tests.paper.conftest import Smoke
 
+pytestmark = pytest.mark.pipeline
+
 # Every \\label of a table or figure of the paper, and every appendix: its label, or its number
 # where it has none.
 TABLES = {

@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from knnlm.paper.calibrated import tempered_logprobs
 
 from knnlm import api
 from knnlm.datastore.entries import Entries, open_entries
@@ -16,7 +17,6 @@ from knnlm.evaluation.mixing import fit_lambda, fit_shares, mix, mix_all
 from knnlm.experiments.derive import derive
 from knnlm.files import fingerprint, read_json
 from knnlm.models.load import LanguageModel
-from knnlm.paper.calibrated import tempered_logprobs
 from knnlm.paper.ensembles import FACTORS
 from knnlm.paper.located import context_lengths, correlation, located
 from knnlm.paper.numbers import base_of
@@ -31,9 +31,9 @@ from knnlm.paper.rows import Ensemble, Listed, Reach
 from knnlm.paper.scales import SMOKE_SCALE, texts
 from knnlm.paper.teaching import Neighbours, SoftLabels, rows_of_stream, soft_labels, teacher_point
 from knnlm.paper.workshop import Workshop
-from knnlm.text.documents import Files
-from knnlm.text.tokenizer import token_stream
-from knnlm.text.windows import windows
+from knnlm.text.local_files import Files
+from knnlm.text.tokenizer import joined_tokens
+from knnlm.text.windows import cut_windows
 from knnlm.training.language_model import RECORD
 from knnlm.training.soft_targets import soft_targets
 from tests.paper.conftest import Smoke
@@ -54,7 +54,7 @@ def many(lm: LanguageModel, texts: dict[str, Path], tmp_path: Path) -> Entries:
 def test_every_token_of_the_stream_has_its_row(
     many: Entries, lm: LanguageModel, tmp_path: Path
 ) -> None:
-    stream = token_stream(lm.tokenizer, Files(tuple(sorted(tmp_path.glob("?.txt")))))
+    stream = joined_tokens(lm.tokenizer, Files(tuple(sorted(tmp_path.glob("?.txt")))))
     rows = rows_of_stream(many.documents)
     assert len(rows) == len(stream)
     assert (rows < 0).sum() == 3
@@ -102,7 +102,7 @@ def test_contexts_are_those_of_the_windows(
     wanted = []
     for length in lengths:
         for place in range(1, length):
-            (w,) = [w for w in windows(length, window, stride) if w.first <= place <= w.stop]
+            (w,) = [w for w in cut_windows(length, window, stride) if w.first <= place <= w.stop]
             wanted.append(place - w.start)
     assert found.tolist() == wanted
     assert found.max() <= window

@@ -25,7 +25,7 @@ def test_decoded_scores_of_an_indexs_own_neighbours_are_its_scores(
 ) -> None:
     index = build_index(store, "att", metric, factory=factory, nprobe=4, recall_floor=0.0)
     own = cached_neighbors(
-        store, queries, Retrieval(metric=metric, mask=index.name, score="search", k=20)
+        store, queries, Retrieval(metric=metric, index=index.name, score="index", k=20)
     )
     again = decoded(own, queries.key("att"), index).read(0, queries.count)
     truth = own.read(0, queries.count)

@@ -37,6 +37,7 @@ def test_exactly_the_interior_words_are_unreachable(
     assert found.programmes >= inside
 
 
+@pytest.mark.pipeline
 @given(st.integers(0, 2**32 - 1), st.integers(2, 30), st.integers(1, 4))
 def test_both_ways_agree(seed: int, words: int, width: int) -> None:
     rows = np.random.default_rng(seed).standard_normal((words, width))

@@ -134,13 +134,13 @@ def test_every_claim_about_substitutes_is_of_rows_that_a_recipe_has(scale: objec
 
 def test_the_report_shows_them(smoke: Smoke) -> None:
     table = heads_table(smoke.records, smoke.scale)
-    assert [row[0] for row in table.rows[1:4]] == [
+    assert [row[0].text for row in table.rows[1:4]] == [
         words(Learned()),
         words(Learned(metric="l2")),
         words(Learned(state="ffn")),
     ]
-    assert table.rows[0][0] == "the calibrated LM"
-    assert any(row[0].startswith("paper") for row in table.rows)
+    assert table.rows[0][0].text == "the calibrated LM"
+    assert any(row[0].text.startswith("paper") for row in table.rows)
     shown = points(smoke.records, smoke.scale)
     assert {p.family for p in shown} >= {
         "embeddings on att",
@@ -168,5 +168,5 @@ def test_all_rows_vote_and_cover_what_neighbours_cover(smoke: Smoke) -> None:
 
 
 def test_all_seeds_of_a_substitute_are_one_line(smoke: Smoke) -> None:
-    names = [line[0] for line in beyond_table(smoke.records, smoke.scale).rows]
+    names = [line[0].text for line in beyond_table(smoke.records, smoke.scale).rows]
     assert len(names) == len(set(names)) > 1

@@ -1,10 +1,10 @@
-"""A made-up but realistic page for the tests, and the same page with hostile text everywhere."""
+"""Made-up but realistic results for the tests, and results with hostile text everywhere."""
 
 import math
 import random
 
 from knnlm.evaluation.explanation import ExplainedToken, Passage, RetrievedNeighbor
-from knnlm.report.content import Curve, Page, Row
+from knnlm.report.results import ConditionResult, Curve, DemoResults
 
 HOSTILE = '</script><script>alert(1)</script>&"\'<b> [red] $\\bad{$ id="x"'
 _TEXT = (
@@ -19,19 +19,19 @@ _TEXT = (
 )
 
 
-def row(
+def condition(
     key: str = "att",
     metric: str = "l2",
-    mask: str = "exact",
+    search: str = "exact",
     interp: float = 33.1,
     recall: float = 1.0,
-) -> Row:
+) -> ConditionResult:
     base = 41.27
-    return Row(
+    return ConditionResult(
         key=key,
         metric=metric,
-        mask=mask,
-        score="real" if mask == "exact" else "search",
+        search=search,
+        score="exact" if search == "exact" else "index",
         base_ppl=base,
         component_ppl=math.inf,
         interp_ppl=interp,
@@ -51,21 +51,21 @@ def row(
     )
 
 
-def rows() -> tuple[Row, ...]:
+def conditions() -> tuple[ConditionResult, ...]:
     settings = [(key, metric) for key in ("att", "ffn") for metric in ("l2", "ip")]
     ppl = {"att": {"l2": 33.14, "ip": 34.02}, "ffn": {"l2": 35.58, "ip": 36.47}}
-    exact = [row(key, metric, interp=ppl[key][metric]) for key, metric in settings]
+    exact = [condition(key, metric, interp=ppl[key][metric]) for key, metric in settings]
     near = [
-        row(key, metric, "IVF256,Flat", ppl[key][metric] + 0.21, recall=0.934)
+        condition(key, metric, "IVF256,Flat", ppl[key][metric] + 0.21, recall=0.934)
         for key, metric in settings
     ]
     return (*exact, *near)
 
 
-def curves(knob: str) -> tuple[Curve, ...]:
-    out = []
-    for place, one in enumerate(rows()):
-        if knob == "tau":
+def curves(parameter: str) -> tuple[Curve, ...]:
+    result = []
+    for index, one in enumerate(conditions()):
+        if parameter == "tau":
             x = tuple(0.05 * 1.6**i for i in range(14))
             y = tuple(one.interp_ppl * (1 + 0.01 * abs(math.log(v / 0.7)) ** 2) for v in x)
         else:
@@ -74,22 +74,22 @@ def curves(knob: str) -> tuple[Curve, ...]:
             y = tuple(
                 41.27 - depth * (1 - ((v - 0.3) / 0.3) ** 2) if v < 0.9 else math.inf for v in x
             )
-        label = f"{one.key} {one.metric} {'exact' if place < 4 else 'IVF'}"
+        label = f"{one.key} {one.metric} {'exact' if index < 4 else 'IVF'}"
         lowest, at = min(zip(y, x, strict=True))
-        out.append(Curve(label, x, y, (at, lowest)))
-    return tuple(out)
+        result.append(Curve(label, x, y, (at, lowest)))
+    return tuple(result)
 
 
 def passage() -> Passage:
     chance = random.Random(0)
     tokens = []
     pieces = _TEXT.replace(" ", "\0 ").replace("\n", "\0\n").split("\0")
-    for place, piece in enumerate(pieces):
+    for index, piece in enumerate(pieces):
         lm = math.log(chance.betavariate(0.5, 1.5) + 1e-5)
         vote = chance.random() * 0.9 if chance.random() < 0.6 else 0.0
         mixed = math.log(0.73 * math.exp(lm) + 0.27 * vote)
         knn = math.log(vote) if vote else -math.inf
-        hits = tuple(
+        neighbors = tuple(
             RetrievedNeighbor(
                 before=" ".join(
                     ["the items", "of a sequence\n", "are given", "in order,"] * (1 + j)
@@ -99,19 +99,19 @@ def passage() -> Passage:
                 document=f"library/{chance.choice(['list', 'heapq', 'bisect'])}.py",
                 is_target=j == 0 and vote > 0,
             )
-            for j in range(place % 6)
+            for j in range(index % 6)
         )
-        tokens.append(ExplainedToken(piece, lm, knn, mixed, hits))
+        tokens.append(ExplainedToken(piece, lm, knn, mixed, neighbors))
     return Passage("functions/sorted", "att, l2, exact", tuple(tokens))
 
 
-def page() -> Page:
-    return Page(
+def results() -> DemoResults:
+    return DemoResults(
         title="knnlm demo",
-        rows=rows(),
+        conditions=conditions(),
         tokens=48213,
         words=30877,
-        store_rows=402118,
+        entries=402118,
         temperature_curves=curves("tau"),
         lambda_curves=curves("lambda"),
         passage=passage(),
@@ -121,17 +121,17 @@ def page() -> Page:
     )
 
 
-def hostile_page() -> Page:
+def hostile_results() -> DemoResults:
     bad = HOSTILE
-    hit = RetrievedNeighbor(bad, bad, 0.5, bad, True)
-    token = ExplainedToken(bad, -1.0, -math.inf, -1.3, (hit,))
+    neighbor = RetrievedNeighbor(bad, bad, 0.5, bad, True)
+    token = ExplainedToken(bad, -1.0, -math.inf, -1.3, (neighbor,))
     curve = Curve(bad, (0.5, 1.0), (10.0, 9.0), (1.0, 9.0))
-    return Page(
+    return DemoResults(
         title=bad,
-        rows=(row(bad, bad, bad),),
+        conditions=(condition(bad, bad, bad),),
         tokens=1,
         words=1,
-        store_rows=1,
+        entries=1,
         temperature_curves=(curve,),
         lambda_curves=(curve,),
         passage=Passage(bad, bad, (token,)),

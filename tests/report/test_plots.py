@@ -6,15 +6,15 @@ import matplotlib
 import pytest
 
 from knnlm.report import plots
-from knnlm.report.content import Curve
+from knnlm.report.results import Curve
 
 from . import sample
 
 
 def ids(svg: str) -> set[str]:
-    found = re.findall(r'\bid="([^"]*)"', svg)
-    assert len(found) == len(set(found))
-    return set(found)
+    names = re.findall(r'\bid="([^"]*)"', svg)
+    assert len(names) == len(set(names))
+    return set(names)
 
 
 def texts(svg: str) -> list[str]:
@@ -65,7 +65,7 @@ def test_a_dollar_in_a_label_is_a_dollar() -> None:
 def test_ink_and_series_follow_the_page() -> None:
     svg = plots.lambda_plot(sample.curves("lambda"), 41.0)
     assert "currentColor" in svg
-    assert all(f"var(--series-{place}, #" in svg for place in (1, 2, 3, 4))
+    assert all(f"var(--series-{number}, #" in svg for number in (1, 2, 3, 4))
     assert "#010203" not in svg
     assert "<style" not in svg  # it would apply to the whole page
     assert "<metadata" not in svg
@@ -94,4 +94,4 @@ def test_curves_past_the_fourth_are_dashed() -> None:
         return svg.count("stroke-dasharray: 6.4,3.2")
 
     assert dashed(plots.temperature_plot(curves[:4])) == 0
-    assert dashed(plots.temperature_plot(curves)) == 2 * 4  # the curve and its place in the legend
+    assert dashed(plots.temperature_plot(curves)) == 2 * 4  # the curve and its line in the legend

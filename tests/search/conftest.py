@@ -1,13 +1,14 @@
-"""A store of a tiny model, and queries to it."""
+"""A datastore of a tiny model, and queries to it."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
-from knnlm import api
-from knnlm.datastore.entries import Entries
+from knnlm.api import Datastore
+from knnlm.datastore.entries import Entries, open_entries
 from knnlm.models.load import LanguageModel, load_model
-from knnlm.text.documents import Files
+from knnlm.text.local_files import Files
 
 
 @pytest.fixture(scope="session")
@@ -20,21 +21,17 @@ def built(
     tmp_path_factory: pytest.TempPathFactory, lm: LanguageModel, texts: dict[str, Path]
 ) -> Path:
     out = tmp_path_factory.mktemp("search") / "store"
-    api.build(lm, out, texts["train"])
+    Datastore.build(lm, texts["train"], out)
     return out
 
 
 @pytest.fixture
 def store(built: Path, tmp_path: Path) -> Entries:
     """A copy of its own for every test: indexes and caches are written into it."""
-    import shutil
-
-    from knnlm.datastore.entries import open_entries
-
     shutil.copytree(built, tmp_path / "store")
     return open_entries(tmp_path / "store")
 
 
 @pytest.fixture
 def queries(store: Entries, lm: LanguageModel, texts: dict[str, Path]) -> Entries:
-    return api.queries(store, Files((texts["valid"],)), lm)
+    return Datastore(store, lm).queries(Files((texts["valid"],)))

@@ -1,5 +1,5 @@
-"""Exact search where it is hard: many duplicates, blocks smaller than the store, large common
-parts, odd k."""
+"""Exact search where it is hard: many duplicates, blocks smaller than the datastore, a large common
+part, odd k."""
 
 import numpy as np
 import pytest
@@ -21,10 +21,8 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("metric", ["l2", "ip"])
 def test_thousands_of_duplicates_at_the_edge_are_ordered_by_id(metric: Metric) -> None:
     rng = np.random.default_rng(0)
-    places = rng.standard_normal((5, 8)).astype(
-        np.float32
-    )  # five different states, each stored many times
-    rows = places[rng.integers(0, 5, 4000)]
+    different = rng.standard_normal((5, 8)).astype(np.float32)
+    rows = different[rng.integers(0, 5, 4000)]  # each of the five is stored many times
     queries = rng.standard_normal((6, 8)).astype(np.float32)
     near = exact_search(queries, column(rows, 3), 900, metric)
     assert (np.diff(near.scores, axis=1) <= 0).all()
@@ -38,7 +36,7 @@ def test_thousands_of_duplicates_at_the_edge_are_ordered_by_id(metric: Metric) -
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("metric", ["l2", "ip"])
 @pytest.mark.parametrize("k", [1, 7, 1500, 4096])
-def test_blocks_and_k_do_not_change_what_is_found(metric: Metric, k: int) -> None:
+def test_blocks_and_k_do_not_change_the_neighbors(metric: Metric, k: int) -> None:
     rng = np.random.default_rng(1)
     # multiples of a quarter: fp16, fp32 and float64 agree on every sum
     rows = (rng.integers(-12, 13, (2000, 8)) / 4).astype(np.float16)

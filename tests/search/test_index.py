@@ -4,6 +4,8 @@ import faiss
 import numpy as np
 import pytest
 
+import knnlm.search.faiss_index as faiss_index
+import knnlm.search.index as index_module
 from knnlm.datastore.entries import Entries
 from knnlm.errors import DamagedError, KnnlmError, UsageError
 from knnlm.files import read_json, write_json
@@ -18,9 +20,8 @@ from knnlm.similarity import Metric
 def test_a_flat_index_is_exact_search(store: Entries, metric: Metric) -> None:
     index = build_index(store, "att", metric, factory="Flat")
     states = store.key("att").read(0, 20)
-    assert index.manifest["recall"] == pytest.approx(
-        1.0, abs=2e-3
-    )  # equal scores at the edge are FAISS's choice
+    # equal scores at the edge are FAISS's choice
+    assert index.manifest["recall"] == pytest.approx(1.0, abs=2e-3)
     near, truth = index.search(states, 50), exact_search(states, store.key("att"), 50, metric)
     assert recall(near, truth) > 0.99
     np.testing.assert_allclose(near.scores, truth.scores, atol=1e-3)
@@ -54,7 +55,7 @@ def test_the_floor_holds_for_an_index_that_exists(store: Entries) -> None:
         build_index(store, "att", "l2", factory="IVF64,Flat", nprobe=1, recall_floor=0.9)
 
 
-def test_short_lists_leave_missing_neighbours_with_no_score(store: Entries) -> None:
+def test_short_lists_leave_missing_neighbors_with_no_score(store: Entries) -> None:
     index = build_index(store, "att", "l2", factory="IVF128,Flat", nprobe=1, recall_floor=0)
     near = index.search(store.key("att").read(0, 9), 400)
     gone = near.ids < 0
@@ -81,18 +82,18 @@ def test_an_index_of_the_wrong_metric_is_refused(store: Entries) -> None:
         open_index(store, index.name)
 
 
-def test_an_index_of_another_store_is_refused(store: Entries) -> None:
+def test_an_index_of_another_datastore_is_refused(store: Entries) -> None:
     index = build_index(store, "att", "l2", factory="Flat")
     manifest = store.path / "indexes" / index.name / "manifest.json"
     write_json(manifest, {**read_json(manifest), "store": "another"})
-    with pytest.raises(KnnlmError, match="covers .* rows of another state"):
+    with pytest.raises(KnnlmError, match="covers .* entries of another state"):
         open_index(store, index.name)
 
 
 def test_nonsense_factories_and_names_get_a_sentence(store: Entries) -> None:
     with pytest.raises(UsageError, match="FAISS cannot make 'IVF10,Nonsense'"):
         build_index(store, "att", "l2", factory="IVF10,Nonsense")
-    with pytest.raises(UsageError, match="needs at least 65,536 rows and the store has"):
+    with pytest.raises(UsageError, match="needs at least 65,536 entries and the datastore has"):
         build_index(store, "att", "l2", factory="IVF65536,Flat")
     with pytest.raises(
         KnnlmError, match="has no index: build one with 'knnlm index', or search with --exact"
@@ -102,7 +103,7 @@ def test_nonsense_factories_and_names_get_a_sentence(store: Entries) -> None:
         build_index(store, "att", "l2", nprobe=0)
 
 
-def test_the_default_is_the_papers_where_the_store_is_large_enough() -> None:
+def test_the_default_is_the_papers_where_the_datastore_is_large_enough() -> None:
     assert default_factory(112_733_184, 1024) == "IVF4096,PQ64np"
     assert default_factory(1 << 20, 256) == "IVF4096,PQ64np"
     assert default_factory(500_000, 128) == "IVF512,PQ32np"
@@ -114,27 +115,18 @@ def test_the_default_is_the_papers_where_the_store_is_large_enough() -> None:
 def test_training_is_not_repeated_after_an_interruption(
     store: Entries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import knnlm.search.index as module
-
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
+    def not_again(*_: object) -> None:
+        pytest.fail("trained twice")
+
     with monkeypatch.context() as patch:
-        patch.setattr(module, "_add", interrupted)
+        patch.setattr(index_module, "add_entries", interrupted)
         with pytest.raises(KeyboardInterrupt):
             build_index(store, "att", "l2", factory="IVF16,Flat")
     trained = next(store.path.glob("indexes/*/trained.faiss"))
-    monkeypatch.setattr(module, "_sample", _only_recall(module._sample))
+    monkeypatch.setattr(faiss_index, "_train", not_again)
     index = build_index(store, "att", "l2", factory="IVF16,Flat")
     assert index.manifest["rows"] == store.count
     assert not trained.exists()
-
-
-def _only_recall(sample: object) -> object:
-    """Sampling for recall asks for 128 rows; sampling for training for many more."""
-
-    def checked(column: object, wanted: int, seed: int) -> object:
-        assert wanted <= 128, "trained twice"
-        return sample(column, wanted, seed)  # type: ignore[operator]
-
-    return checked

@@ -1,4 +1,4 @@
-"""Neighbours from other documents: the true ones among all rows but the document's own."""
+"""Neighbors from other documents: the true ones among all entries but the document's own."""
 
 import numpy as np
 import pytest
@@ -23,11 +23,10 @@ def test_rows_are_left_out_whatever_the_parts(rows: int, parts: int, data: st.Da
 
 
 @pytest.mark.parametrize("queries", [7, 1000])
-@pytest.mark.parametrize(
-    "short", [1, 60, 1000]
-)  # every document alone, some together, all together
+# every document alone, some together, all together
+@pytest.mark.parametrize("short", [1, 60, 1000])
 @pytest.mark.parametrize("metric", METRICS)
-def test_every_row_finds_the_nearest_of_other_documents(
+def test_every_entry_finds_the_nearest_of_other_documents(
     many: Entries, metric: Metric, short: int, queries: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_QUERIES", queries)
@@ -50,7 +49,7 @@ def test_every_row_finds_the_nearest_of_other_documents(
     assert seen == many.count
 
 
-def test_a_search_goes_on_at_any_row(many: Entries) -> None:
+def test_a_search_resumes_at_any_entry(many: Entries) -> None:
     whole = np.concatenate(
         [near.ids for _, near in neighbors_in_other_documents(many, "att", 3, "l2")]
     )
@@ -61,7 +60,7 @@ def test_a_search_goes_on_at_any_row(many: Entries) -> None:
         assert np.array_equal(rest, whole[start:])
 
 
-def test_more_neighbours_than_other_rows_are_missing(many: Entries) -> None:
+def test_more_neighbors_than_other_entries_are_missing(many: Entries) -> None:
     for _, near in neighbors_in_other_documents(many, "att", many.count, "l2"):
         assert ((near.ids < 0) == np.isneginf(near.scores)).all()
         assert (near.ids[:, -1] == -1).all()
@@ -69,9 +68,9 @@ def test_more_neighbours_than_other_rows_are_missing(many: Entries) -> None:
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory, lm: object) -> Entries:
-    """A store of five short documents."""
+    """A datastore of five short documents."""
     from knnlm.datastore.build import build_entries
-    from knnlm.text.documents import Files
+    from knnlm.text.local_files import Files
     from tests.conftest import prose
 
     folder = tmp_path_factory.mktemp("many")

@@ -1,4 +1,4 @@
-"""Parts of documents that are documents themselves."""
+"""Parts of a text that are texts themselves."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knnlm.text.documents import Document, Files, Source
+from knnlm.text.documents import Document, Source
+from knnlm.text.local_files import Files
 from knnlm.text.portions import Excerpts, FirstDocuments, HeldOut
 
 
@@ -73,9 +74,8 @@ def test_blank_parts_are_left_out() -> None:
 def test_excerpts_are_prefixes_no_longer_than_asked(
     texts: tuple[str, ...], characters: int
 ) -> None:
-    found = list(Excerpts(Given(texts), characters))
-    assert len(found) == len(texts)
-    for document, text in zip(found, texts, strict=True):
+    excerpts = list(Excerpts(Given(texts), characters))
+    for document, text in zip(excerpts, texts, strict=True):
         assert text.startswith(document.text)
         assert len(document.text) <= characters
         assert len(document.text) > 0 or not text
@@ -83,10 +83,10 @@ def test_excerpts_are_prefixes_no_longer_than_asked(
 
 @pytest.mark.parametrize("characters", [20, 100, 1234])
 def test_excerpts_end_at_the_last_line_end_that_fits(characters: int) -> None:
-    (found,) = Excerpts(Given((LONG,)), characters)
-    assert found.text.endswith("\n")
-    following = LONG[len(found.text) :].index("\n") + 1
-    assert len(found.text) + following > characters
+    (excerpt,) = Excerpts(Given((LONG,)), characters)
+    assert excerpt.text.endswith("\n")
+    next_line = LONG[len(excerpt.text) :].index("\n") + 1
+    assert len(excerpt.text) + next_line > characters
 
 
 def test_an_excerpt_larger_than_the_document_is_the_document() -> None:
@@ -110,7 +110,7 @@ def test_descriptions_tell_portions_and_texts_apart() -> None:
     assert all(x != y for i, x in enumerate(descriptions) for y in descriptions[:i])
 
 
-def test_a_beginning_is_the_first_documents(tmp_path: Path) -> None:
+def test_the_first_documents_are_described_as_a_part_of_the_whole(tmp_path: Path) -> None:
     paths = []
     for name in "abc":
         (tmp_path / f"{name}.txt").write_text(f"document {name}\n")

@@ -8,16 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knnlm.errors import KnnlmError
+from knnlm.errors import KnnlmError, UsageError
 from knnlm.text import tokenizer as module
 from knnlm.text.documents import Document
 from knnlm.text.tokenizer import (
     END_OF_TEXT,
     EncodedDocument,
-    encode,
-    token_stream,
+    decode_continuation,
+    encode_documents,
+    encode_prompt,
+    joined_tokens,
     tokenizer_fingerprint,
     train_tokenizer,
+    with_bos,
 )
 
 TEXT = "The quick brown fox jumps over the lazy dog, again and again.\n" * 20
@@ -39,15 +42,14 @@ def without_bos(tokenizer: Any) -> Any:
     return changed
 
 
-def one(tokenizer: Any, text: str, line_ends: bool = False) -> EncodedDocument:
-    (found,) = encode(tokenizer, [Document("d", text, line_ends)])
-    return found
+def encode_one(tokenizer: Any, text: str, line_ends: bool = False) -> EncodedDocument:
+    (encoded,) = encode_documents(tokenizer, [Document("d", text, line_ends)])
+    return encoded
 
 
 @given(st.text(min_size=1))
 def test_any_text_comes_back_as_it_was(tokenizer: Any, text: str) -> None:
-    found = one(tokenizer, text)
-    assert tokenizer.decode(found.tokens[1:]) == text
+    assert tokenizer.decode(encode_one(tokenizer, text).tokens[1:]) == text
 
 
 @pytest.mark.parametrize(
@@ -62,24 +64,24 @@ def test_any_text_comes_back_as_it_was(tokenizer: Any, text: str) -> None:
     ],
 )
 def test_odd_text_comes_back_as_it_was(tokenizer: Any, text: str) -> None:
-    assert tokenizer.decode(one(tokenizer, text).tokens[1:]) == text
+    assert tokenizer.decode(encode_one(tokenizer, text).tokens[1:]) == text
 
 
 def test_a_tokenizer_has_the_size_asked_for_and_merges_what_is_frequent(tokenizer: Any) -> None:
     assert len(tokenizer) == 290
-    assert len(one(tokenizer, " quick").tokens) < len(one(tokenizer, " kciuq").tokens)
+    assert len(encode_one(tokenizer, " quick").tokens) < len(encode_one(tokenizer, " kciuq").tokens)
 
 
 def test_a_document_begins_with_the_beginning_of_sequence_token(tokenizer: Any) -> None:
-    found = one(tokenizer, "again")
-    assert found.tokens[0] == tokenizer.bos_token_id
-    assert found.tokens.dtype == np.int32
-    assert found.name == "d"
+    encoded = encode_one(tokenizer, "again")
+    assert encoded.tokens[0] == tokenizer.bos_token_id
+    assert encoded.tokens.dtype == np.int32
+    assert encoded.name == "d"
 
 
 def test_all_words_are_counted_where_all_tokens_are_predicted(tokenizer: Any) -> None:
-    assert one(tokenizer, "The quick\nfox \n").words == 3
-    assert one(tokenizer, "The quick\nfox \n", line_ends=True).words == 5
+    assert encode_one(tokenizer, "The quick\nfox \n").words == 3
+    assert encode_one(tokenizer, "The quick\nfox \n", line_ends=True).words == 5
 
 
 @pytest.mark.parametrize(
@@ -96,16 +98,16 @@ def test_without_such_a_token_the_unpredicted_first_word_is_not_counted(
 ) -> None:
     tokenizer = trained("again and again " * 20, 300)
     tokenizer.bos_token = None
-    found = one(tokenizer, text)
-    assert found.words == words
-    assert tokenizer.decode(found.tokens) == text
+    encoded = encode_one(tokenizer, text)
+    assert encoded.words == words
+    assert tokenizer.decode(encoded.tokens) == text
 
 
 def test_without_such_a_token_a_first_line_end_is_not_counted_either(
     tokenizer: Any, without_bos: Any
 ) -> None:
-    assert one(without_bos, "\nfox fox\n", line_ends=True).words == 3
-    assert one(tokenizer, "\nfox fox\n", line_ends=True).words == 4
+    assert encode_one(without_bos, "\nfox fox\n", line_ends=True).words == 3
+    assert encode_one(tokenizer, "\nfox fox\n", line_ends=True).words == 4
 
 
 def test_documents_with_nothing_to_predict_are_left_out(tokenizer: Any, without_bos: Any) -> None:
@@ -115,20 +117,20 @@ def test_documents_with_nothing_to_predict_are_left_out(tokenizer: Any, without_
         Document("none", ""),
         Document("single", "f"),
     ]
-    assert [e.name for e in encode(tokenizer, documents)] == ["a", "single"]
-    assert [e.name for e in encode(without_bos, documents)] == ["a"]
+    assert [e.name for e in encode_documents(tokenizer, documents)] == ["a", "single"]
+    assert [e.name for e in encode_documents(without_bos, documents)] == ["a"]
 
 
 def test_documents_stay_in_order_and_batching_changes_nothing(
     tokenizer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     documents = [Document(str(i), TEXT[i : i + 40 + i % 7]) for i in range(50)]
-    together = list(encode(tokenizer, documents))
-    assert [e.name for e in together] == [d.name for d in documents]
+    at_once = list(encode_documents(tokenizer, documents))
+    assert [e.name for e in at_once] == [d.name for d in documents]
     monkeypatch.setattr(module, "_BATCH_CHARACTERS", 100)
-    for one_way, other in zip(together, encode(tokenizer, documents), strict=True):
-        assert one_way.words == other.words
-        np.testing.assert_array_equal(one_way.tokens, other.tokens)
+    for one, other in zip(at_once, encode_documents(tokenizer, documents), strict=True):
+        assert one.words == other.words
+        np.testing.assert_array_equal(one.tokens, other.tokens)
 
 
 def test_documents_are_read_as_they_are_needed(
@@ -142,7 +144,7 @@ def test_documents_are_read_as_they_are_needed(
             read.append(i)
             yield Document(str(i), "x" * 50)
 
-    next(encode(tokenizer, documents()))
+    next(encode_documents(tokenizer, documents()))
     assert len(read) < 5
 
 
@@ -150,20 +152,22 @@ def test_a_tokenizer_that_truncates_or_pads_is_not_allowed_to(tokenizer: Any) ->
     changed = copy.deepcopy(tokenizer)
     changed.backend_tokenizer.enable_truncation(4)
     changed.backend_tokenizer.enable_padding(length=500)
-    np.testing.assert_array_equal(one(changed, TEXT).tokens, one(tokenizer, TEXT).tokens)
+    np.testing.assert_array_equal(
+        encode_one(changed, TEXT).tokens, encode_one(tokenizer, TEXT).tokens
+    )
 
 
 def test_training_sees_all_documents_one_after_the_other(tokenizer: Any) -> None:
-    stream = token_stream(
+    tokens = joined_tokens(
         tokenizer, [Document("a", "fox"), Document("b", ""), Document("c", "dog")]
     )
-    assert tokenizer.decode(stream) == f"{END_OF_TEXT}fox{END_OF_TEXT}dog"
+    assert tokenizer.decode(tokens) == f"{END_OF_TEXT}fox{END_OF_TEXT}dog"
 
 
 @pytest.mark.parametrize("documents", [[], [Document("a", "")]])
 def test_an_empty_text_is_refused(tokenizer: Any, documents: list[Document]) -> None:
     with pytest.raises(KnnlmError, match=r"the text is empty: give a file with text in it"):
-        token_stream(tokenizer, documents)
+        joined_tokens(tokenizer, documents)
 
 
 def test_the_same_text_trains_the_same_tokenizer(tokenizer: Any) -> None:
@@ -181,7 +185,7 @@ def test_the_fingerprint_changes_with_the_vocabulary_and_with_the_first_token(
 def test_text_that_spells_a_special_token_stays_text() -> None:
     tokenizer = train_tokenizer(["some plain text"], 300)
     text = f"before {END_OF_TEXT} after"
-    (encoded,) = encode(tokenizer, [Document("page", text)])
+    (encoded,) = encode_documents(tokenizer, [Document("page", text)])
     assert (
         encoded.tokens.tolist().count(tokenizer.bos_token_id) == 1
     )  # the one that begins the document
@@ -192,6 +196,57 @@ def test_encoding_leaves_the_callers_tokenizer_as_it_was() -> None:
     tokenizer = train_tokenizer(["some plain text"], 300)
     tokenizer.backend_tokenizer.enable_truncation(3)
     before = tokenizer_fingerprint(tokenizer)
-    (encoded,) = encode(tokenizer, [Document("page", "far more than three tokens of text")])
+    (encoded,) = encode_documents(
+        tokenizer, [Document("page", "far more than three tokens of text")]
+    )
     assert len(encoded.tokens) > 4
     assert tokenizer_fingerprint(tokenizer) == before
+
+
+@given(st.text(min_size=1), st.integers(0, 20))
+def test_text_before_and_continuation_make_up_the_text(tokenizer: Any, text: str, cut: int) -> None:
+    ids = encode_prompt(tokenizer, text)
+    before, new = ids[: 1 + cut], ids[1 + cut :]
+    if "\ufffd" in tokenizer.decode(before) + tokenizer.decode(new):
+        return  # the cut is inside a character
+    whole = decode_continuation(tokenizer, [], before) + decode_continuation(tokenizer, before, new)
+    assert whole == text
+
+
+def test_a_continuation_keeps_a_space_that_its_tokens_alone_would_lose() -> None:
+    class Stripping:
+        """Drops the space before the first token, as SentencePiece tokenizers do."""
+
+        def decode(self, tokens: list[int], skip_special_tokens: bool) -> str:
+            words = ["<s>", " the", " cat", " sat"]
+            return "".join(
+                words[t] for t in tokens if t > 0 or not skip_special_tokens
+            ).removeprefix(" ")
+
+    assert decode_continuation(Stripping(), [0, 1], [2, 3]) == " cat sat"
+    assert decode_continuation(Stripping(), [], [2, 3]) == "cat sat"
+    assert decode_continuation(Stripping(), [1], [0, 2]) == " cat"
+    assert decode_continuation(Stripping(), [1], [0, 2], special=True) == "<s> cat"
+
+
+def test_a_prompt_begins_as_a_document_does(tokenizer: Any, without_bos: Any) -> None:
+    assert encode_prompt(tokenizer, "fox") == encode_one(tokenizer, "fox").tokens.tolist()
+    assert encode_prompt(tokenizer, "") == [tokenizer.bos_token_id]
+    assert encode_prompt(without_bos, "fox") == encode_one(without_bos, "fox").tokens.tolist()
+
+
+def test_a_prompt_with_nothing_in_it_or_bad_unicode_is_refused(without_bos: Any) -> None:
+    with pytest.raises(UsageError, match="the prompt is empty, and this model has no token"):
+        encode_prompt(without_bos, "")
+    with pytest.raises(UsageError, match="the prompt is not valid UTF-8"):
+        encode_prompt(without_bos, "\udc80")
+
+
+def test_a_tokenizer_with_bos_begins_texts_as_documents_begin(
+    tokenizer: Any, without_bos: Any
+) -> None:
+    changed = with_bos(tokenizer)
+    assert changed("fox").input_ids == encode_one(tokenizer, "fox").tokens.tolist()
+    assert tokenizer("fox").input_ids == changed("fox").input_ids[1:]
+    assert with_bos(changed) is changed
+    assert with_bos(without_bos) is without_bos

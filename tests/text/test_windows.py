@@ -5,14 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knnlm.errors import UsageError
-from knnlm.text.windows import Window, check_window, windows
+from knnlm.text.windows import Window, check_window, cut_windows
 
 SIZES = st.integers(1, 64).flatmap(lambda w: st.tuples(st.just(w), st.integers(1, w)))
 
 
 @given(st.integers(1, 400), SIZES)
 def test_every_target_is_scored_once_and_in_order(length: int, sizes: tuple[int, int]) -> None:
-    scored = [t for w in windows(length, *sizes) for t in range(w.first, w.stop + 1)]
+    scored = [t for w in cut_windows(length, *sizes) for t in range(w.first, w.stop + 1)]
     assert scored == list(range(1, length))
 
 
@@ -20,7 +20,7 @@ def test_every_target_is_scored_once_and_in_order(length: int, sizes: tuple[int,
 def test_windows_stay_inside_the_document_and_are_never_too_long(
     length: int, sizes: tuple[int, int]
 ) -> None:
-    for w in windows(length, *sizes):
+    for w in cut_windows(length, *sizes):
         assert 0 <= w.start < w.stop <= length - 1
         assert w.stop - w.start <= sizes[0]
         assert w.start < w.first <= w.stop + 1
@@ -32,7 +32,7 @@ def test_every_target_sees_all_before_it_or_the_promised_context(
     length: int, sizes: tuple[int, int]
 ) -> None:
     window, stride = sizes
-    for w in windows(length, window, stride):
+    for w in cut_windows(length, window, stride):
         for target in range(w.first, w.stop + 1):
             assert target - w.start >= min(target, window - stride + 1)
 
@@ -43,19 +43,19 @@ def test_no_more_windows_are_run_than_the_stride_asks_for(
 ) -> None:
     window, stride = sizes
     beyond_the_first = max(0, length - 1 - window)
-    assert len(list(windows(length, window, stride))) == (length > 1) + -(
+    assert len(list(cut_windows(length, window, stride))) == (length > 1) + -(
         -beyond_the_first // stride
     )
 
 
 def test_the_example_that_is_drawn_is_what_comes_out() -> None:
-    assert list(windows(10, 5, 2)) == [Window(0, 5, 1), Window(2, 7, 6), Window(4, 9, 8)]
-    assert [w.scored for w in windows(10, 5, 2)] == [5, 2, 2]
+    assert list(cut_windows(10, 5, 2)) == [Window(0, 5, 1), Window(2, 7, 6), Window(4, 9, 8)]
+    assert [w.scored for w in cut_windows(10, 5, 2)] == [5, 2, 2]
 
 
 @pytest.mark.parametrize("length", [0, 1])
 def test_a_document_without_a_second_token_has_no_windows(length: int) -> None:
-    assert list(windows(length, 5, 2)) == []
+    assert list(cut_windows(length, 5, 2)) == []
 
 
 @pytest.mark.parametrize(("window", "stride"), [(0, 0), (0, 1), (5, 0), (5, 6), (-1, -1), (5, -2)])

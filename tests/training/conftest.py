@@ -15,7 +15,7 @@ def prose(tmp_path: Path) -> Texts:
 
 @pytest.fixture
 def unfinished(tmp_path: Path, prose: Texts) -> Path:
-    """A folder with a run of `prose` that was stopped by Ctrl-C."""
+    """A folder with a run on `prose` that was stopped by Ctrl-C."""
     with pytest.MonkeyPatch.context() as patch:
         interrupt_after(2, patch)
         with pytest.raises(KeyboardInterrupt):

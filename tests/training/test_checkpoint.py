@@ -1,5 +1,6 @@
 """A training run on disk: all of it comes back."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -7,15 +8,15 @@ import pytest
 import torch
 
 from knnlm.errors import DamagedError
-from knnlm.tensors import read_tensors, save_tensors
-from knnlm.training.checkpoint import Progress, load_run, recipe_of, save_run
+from knnlm.tensors import read_note, read_tensors, save_tensors
+from knnlm.training.checkpoint import TrainingState, load_run, recipe_of, save_run
 
-PROGRESS = Progress(
+STATE = TrainingState(
     "recipe", 3, 1.25, 2, [{"step": 2, "valid_loss": 1.25}], 0.5, losses=[2.5, 2.25]
 )
 
 
-def made(seed: int) -> tuple[torch.nn.Module, torch.optim.AdamW]:
+def new_run(seed: int) -> tuple[torch.nn.Module, torch.optim.AdamW]:
     torch.manual_seed(seed)
     model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.LayerNorm(3), torch.nn.Linear(3, 1))
     vectors = [p for p in model.parameters() if p.ndim == 1]
@@ -26,7 +27,7 @@ def made(seed: int) -> tuple[torch.nn.Module, torch.optim.AdamW]:
 
 
 def updated(model: Any, optimizer: torch.optim.AdamW, steps: int) -> list[torch.Tensor]:
-    """Its weights after more updates, which depend on every moment of the optimiser."""
+    """The weights after more updates, which depend on every moment of the optimizer."""
     for step in range(steps):
         model(torch.linspace(-1, 1 + step, 4)).square().backward()
         optimizer.step()
@@ -34,35 +35,42 @@ def updated(model: Any, optimizer: torch.optim.AdamW, steps: int) -> list[torch.
     return [p.detach().clone() for p in model.parameters()]
 
 
-def test_a_run_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
-    model, optimizer = made(0)
+def test_a_run_resumes_as_if_it_had_not_stopped(tmp_path: Path) -> None:
+    model, optimizer = new_run(0)
     updated(model, optimizer, 3)
-    save_run(tmp_path / "run" / "last.safetensors", model, optimizer, PROGRESS)
-    wanted = updated(model, optimizer, 4)
-    other, its_optimizer = made(1)
-    assert load_run(tmp_path / "run" / "last.safetensors", other, its_optimizer) == PROGRESS
-    for one, another in zip(wanted, updated(other, its_optimizer, 4), strict=True):
+    save_run(tmp_path / "run" / "last.safetensors", model, optimizer, STATE)
+    expected = updated(model, optimizer, 4)
+    other, other_optimizer = new_run(1)
+    assert load_run(tmp_path / "run" / "last.safetensors", other, other_optimizer) == STATE
+    for one, another in zip(expected, updated(other, other_optimizer, 4), strict=True):
         assert torch.equal(one, another)
 
 
 def test_a_run_can_be_saved_before_its_first_update(tmp_path: Path) -> None:
-    model, optimizer = made(0)
-    save_run(tmp_path / "last.safetensors", model, optimizer, PROGRESS)
-    other, its_optimizer = made(1)
-    load_run(tmp_path / "last.safetensors", other, its_optimizer)
+    model, optimizer = new_run(0)
+    save_run(tmp_path / "last.safetensors", model, optimizer, STATE)
+    other, other_optimizer = new_run(1)
+    load_run(tmp_path / "last.safetensors", other, other_optimizer)
     for one, another in zip(
-        updated(model, optimizer, 2), updated(other, its_optimizer, 2), strict=True
+        updated(model, optimizer, 2), updated(other, other_optimizer, 2), strict=True
     ):
         assert torch.equal(one, another)
 
 
 def test_where_nothing_was_saved_there_is_nothing(tmp_path: Path) -> None:
-    assert load_run(tmp_path / "last.safetensors", *made(0)) is None
+    assert load_run(tmp_path / "last.safetensors", *new_run(0)) is None
     assert recipe_of(tmp_path / "last.safetensors") is None
 
 
+def test_the_note_has_the_fields_that_unfinished_runs_on_disk_have(tmp_path: Path) -> None:
+    save_run(tmp_path / "last.safetensors", *new_run(0), TrainingState.initial("recipe"))
+    note = {"recipe": "recipe", "step": 0, "best_loss": math.inf, "best_step": 0}
+    note |= {"history": [], "seconds": 0.0, "losses": []}
+    assert read_note(tmp_path / "last.safetensors") == note
+
+
 def test_the_recipe_is_known_without_the_model(tmp_path: Path) -> None:
-    save_run(tmp_path / "last.safetensors", *made(0), PROGRESS)
+    save_run(tmp_path / "last.safetensors", *new_run(0), STATE)
     assert recipe_of(tmp_path / "last.safetensors") == "recipe"
 
 
@@ -74,9 +82,9 @@ def test_equal_tensors_are_equal_bytes_and_nothing_else_is_left_behind(tmp_path:
         written.add((tmp_path / "a.safetensors").read_bytes())
     assert len(written) == 1
     assert [p.name for p in tmp_path.iterdir()] == ["a.safetensors"]
-    found, note = read_tensors(tmp_path / "a.safetensors")
+    read, note = read_tensors(tmp_path / "a.safetensors")
     assert note == {"b": 1, "a": 2}
-    assert all(torch.equal(found[name], tensors[name]) for name in "xyz")
+    assert all(torch.equal(read[name], tensors[name]) for name in "xyz")
 
 
 def test_tensors_that_someone_else_wrote_are_refused(tmp_path: Path) -> None:

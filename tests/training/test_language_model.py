@@ -14,7 +14,7 @@ from knnlm.files import read_json, write_lock
 from knnlm.models.load import load_model
 from knnlm.models.presets import new_model
 from knnlm.text.documents import Document, Source
-from knnlm.text.tokenizer import token_stream
+from knnlm.text.tokenizer import joined_tokens
 from knnlm.training.language_model import (
     CHECKPOINTS,
     RECORD,
@@ -25,7 +25,7 @@ from knnlm.training.language_model import (
 from knnlm.training.token_batches import validation_windows
 from tests.training.training import TINY, Texts, contents, write_text
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [pytest.mark.pipeline, pytest.mark.usefixtures("one_thread")]
 
 
 class Unreadable(NamedTuple):
@@ -43,7 +43,7 @@ class Unreadable(NamedTuple):
 def valid_loss(folder: Path, texts: Texts) -> float:
     lm = load_model(folder)
     windows = validation_windows(
-        token_stream(lm.tokenizer, texts.valid), TINY.context, TINY.valid_tokens
+        joined_tokens(lm.tokenizer, texts.valid), TINY.context, TINY.valid_tokens
     )
     with torch.inference_mode():
         return next_token_loss(lm.model, torch.from_numpy(windows)).item()
@@ -70,7 +70,7 @@ def test_the_folder_opens_as_a_model_with_the_loss_that_was_reported(
     assert valid_loss(tmp_path / "m", prose) == pytest.approx(math.log(trained.valid_ppl), abs=1e-5)
     lm = load_model(tmp_path / "m")
     assert trained.parameters == sum(p.numel() for p in lm.model.parameters())
-    assert trained.train_tokens == len(token_stream(lm.tokenizer, prose.train))
+    assert trained.train_tokens == len(joined_tokens(lm.tokenizer, prose.train))
     assert trained.tokens_per_second > 0
 
 

@@ -1,5 +1,4 @@
-"""Learning from the store: it begins as the LM on ffn, never ends worse on validation, and is found
-again."""
+"""Learning from a datastore: it starts as the LM on ffn, never ends worse, and is found again."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -8,17 +7,19 @@ import numpy as np
 import pytest
 import torch
 
+from knnlm.components.base import QueryArrays
 from knnlm.components.head import new_head
 from knnlm.datastore.build import build_entries
-from knnlm.datastore.entries import Entries, states_of
+from knnlm.datastore.entries import Entries
 from knnlm.errors import KnnlmError
 from knnlm.evaluation.mixing import fit_lambda, mix
 from knnlm.hidden_states import StateReader
 from knnlm.hidden_states.output_head import output_embedding
 from knnlm.models.load import LanguageModel
 from knnlm.training.fit import FitSettings
-from knnlm.training.initial import ComponentSpec, begin
-from knnlm.training.learn import Mixed, learn
+from knnlm.training.initial import ComponentSpec, initial_module
+from knnlm.training.learn import learn
+from knnlm.training.objectives import InterpolatedLoss
 from tests.search.conftest import built as built
 from tests.search.conftest import lm as lm
 from tests.search.conftest import queries as queries
@@ -36,36 +37,34 @@ def test_the_output_embedding_over_ffn_is_the_lm(lm: LanguageModel, queries: Ent
         states, truth = reader.read(ids).ffn[0], lm.model(input_ids=ids).logits[0].log_softmax(1)
     reader.close()
     assert torch.allclose(same.logprobs(states), truth, atol=1e-5)
-    stored = same.target_logprobs(queries.key("ffn").all(), queries.targets)
+    stored = same.target_logprobs(queries)
     assert np.allclose(stored, queries.lm_logprob, atol=5e-3)  # states in fp16
 
 
 @pytest.mark.parametrize(
-    "what",
+    "spec",
     [
         ComponentSpec(keys=("att",)),
         ComponentSpec(keys=("ffn",), size=3, metric="l2"),
-        ComponentSpec(kind="softmaxes", keys=("att",), size=2),
-        ComponentSpec(kind="network", keys=("att", "ffn"), size=8),
+        ComponentSpec(kind="mixture-of-softmaxes", keys=("att",), size=2),
+        ComponentSpec(kind="mlp", keys=("att", "ffn"), size=8),
     ],
-    ids=lambda w: w.kind + str(w.size),
+    ids=lambda spec: spec.kind + str(spec.size),
 )
-def test_learning_lowers_the_loss_of_unseen_rows(
-    lm: LanguageModel, store: Entries, queries: Entries, what: ComponentSpec, tmp_path: Path
+def test_learning_lowers_the_loss_of_unseen_entries(
+    lm: LanguageModel, store: Entries, queries: Entries, spec: ComponentSpec, tmp_path: Path
 ) -> None:
     w_sm = output_embedding(lm.model).weight
-    head = learn(begin(what, w_sm), store, queries, tmp_path, QUICK, about=asdict(what))
-    logs = head.component.target_logprobs(states_of(queries, what.keys), queries.targets)
+    head = learn(initial_module(spec, w_sm), store, queries, tmp_path, QUICK, about=asdict(spec))
+    logs = head.component.target_logprobs(queries)
     lm_logs = queries.lm_logprob
     mixed = -mix(lm_logs, logs, fit_lambda(lm_logs, logs)).mean()
-    assert mixed == pytest.approx(head.fitted.valid_loss, abs=1e-5)
+    assert mixed == pytest.approx(head.fit.valid_loss, abs=1e-5)
     assert mixed < -lm_logs.mean() - 1e-3
-    assert head.fitted.best_step > 0
-    again = learn(begin(what, w_sm), store, queries, tmp_path, QUICK, about=asdict(what))
-    assert again.fitted == head.fitted
-    learned, once_more = (
-        [t for t in c if isinstance(t, torch.Tensor)] for c in (head.component, again.component)
-    )
+    assert head.fit.best_step > 0
+    again = learn(initial_module(spec, w_sm), store, queries, tmp_path, QUICK, about=asdict(spec))
+    assert again.fit == head.fit
+    learned, once_more = (list(c.tensors().values()) for c in (head.component, again.component))
     assert all(torch.equal(a, b) for a, b in zip(learned, once_more, strict=True))
     assert not any(t.requires_grad for t in learned)
 
@@ -73,37 +72,37 @@ def test_learning_lowers_the_loss_of_unseen_rows(
 def test_the_interpolated_loss_is_that_of_the_mixture(
     lm: LanguageModel, store: Entries, queries: Entries, texts: dict[str, Path], tmp_path: Path
 ) -> None:
-    from knnlm.text.documents import Files
+    from knnlm.text.local_files import Files
 
     w_sm = output_embedding(lm.model).weight
     with_lm = build_entries(lm, Files((texts["train"],)), tmp_path / "with", logprobs=True)
     head = learn(
-        begin(ComponentSpec(), w_sm),
+        initial_module(ComponentSpec(), w_sm),
         with_lm,
         queries,
         tmp_path / "head",
         QUICK,
-        aim=Mixed(0.25, with_lm.lm_logprob),
+        objective=InterpolatedLoss(0.25, with_lm.lm_logprob),
         about={},
     )
     plain = learn(
-        begin(ComponentSpec(), w_sm), with_lm, queries, tmp_path / "plain", QUICK, about={}
+        initial_module(ComponentSpec(), w_sm), with_lm, queries, tmp_path / "plain", QUICK, about={}
     )
-    states = with_lm.key("att").all()
+    entries = QueryArrays(with_lm.key("att").all(), with_lm.targets)
     losses = [
-        -mix(with_lm.lm_logprob, h.component.target_logprobs(states, with_lm.targets), 0.25).mean()
+        -mix(with_lm.lm_logprob, h.component.target_logprobs(entries), 0.25).mean()
         for h in (head, plain)
     ]
     assert losses[0] < losses[1]  # each is best at what it was asked for
     with pytest.raises(KnnlmError, match="log"):  # this store was built without the LM's log p
-        Mixed(0.25, store.lm_logprob)
+        InterpolatedLoss(0.25, store.lm_logprob)
     with pytest.raises(KnnlmError, match="choose between 0 and 1"):
         learn(
-            begin(ComponentSpec(), w_sm),
+            initial_module(ComponentSpec(), w_sm),
             with_lm,
             queries,
             tmp_path / "other",
             QUICK,
-            aim=Mixed(1.0, with_lm.lm_logprob),
+            objective=InterpolatedLoss(1.0, with_lm.lm_logprob),
             about={},
         )

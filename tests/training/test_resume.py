@@ -1,5 +1,5 @@
-"""A run that was stopped, however rudely, ends as if it never had been; what is not its own it
-leaves alone."""
+"""A run that was stopped, even by a kill, ends as if it never had been; it leaves alone what is not
+its own."""
 
 import dataclasses
 import json
@@ -16,31 +16,33 @@ import torch
 from knnlm.errors import DamagedError, KnnlmError
 from knnlm.files import read_json
 from knnlm.models.load import load_model
-from knnlm.training.language_model import LAST, RECORD, Trained
+from knnlm.training.language_model import RECORD, RUN, TrainingResult
+from knnlm.training.loop import BEST, LAST
 from tests.training.training import TINY, Texts, contents, interrupt_after, write_text
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [pytest.mark.pipeline, pytest.mark.usefixtures("one_thread")]
 LONGER = dataclasses.replace(TINY, steps=200)
+SAVED = Path(RUN, LAST)
 
 
-def result(out: Path, trained: Trained) -> tuple[object, ...]:
+def result(out: Path, trained: TrainingResult) -> tuple[object, ...]:
     """All that must not depend on how often a run was stopped."""
     losses = read_json(out / RECORD)["history"]
-    files = {name: data for name, data in contents(out).items() if name not in (RECORD, str(LAST))}
+    files = {name: data for name, data in contents(out).items() if name not in (RECORD, str(SAVED))}
     return trained.best_step, trained.train_ppl, trained.valid_ppl, losses, files
 
 
 def train_in_a_process(texts: Texts, out: Path) -> None:
-    """What the killed process does."""
+    """The work of the process that is killed."""
     torch.set_num_threads(1)
     texts.into(out, LONGER, save_every=3)
 
 
 def saved_step(out: Path) -> int:
     """How far the checkpoint is, while another process may be replacing it."""
-    if not (out / LAST).is_file():
+    if not (out / SAVED).is_file():
         return 0
-    data = (out / LAST).read_bytes()
+    data = (out / SAVED).read_bytes()
     header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
     return int(json.loads(header["__metadata__"]["note"])["step"])
 
@@ -75,7 +77,7 @@ def test_a_run_killed_again_and_again_ends_with_the_bytes_of_one_that_was_not(
 
 
 @pytest.mark.parametrize("saves", [1, 3, 4, 10])
-def test_a_run_stopped_by_ctrl_c_goes_on_where_it_was(
+def test_a_run_stopped_by_ctrl_c_resumes_where_it_was(
     tmp_path: Path, prose: Texts, monkeypatch: pytest.MonkeyPatch, saves: int
 ) -> None:
     whole = prose.into(tmp_path / "whole")
@@ -93,7 +95,7 @@ def test_a_minute_between_saves_is_the_most_that_is_lost(
     tmp_path: Path, prose: Texts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = prose.into(tmp_path / "whole")
-    monkeypatch.setattr("knnlm.training.language_model.SAVE_SECONDS", -1.0)  # every step is late
+    monkeypatch.setattr("knnlm.training.loop.SAVE_SECONDS", -1.0)  # every step is late
     with monkeypatch.context() as patch:
         interrupt_after(4, patch)
         with pytest.raises(KeyboardInterrupt):
@@ -108,15 +110,15 @@ def test_a_minute_between_saves_is_the_most_that_is_lost(
 def test_a_damaged_checkpoint_is_named_and_the_advice_given_works(
     unfinished: Path, prose: Texts, harm: str
 ) -> None:
-    data = (unfinished / LAST).read_bytes()
-    (unfinished / LAST).write_bytes(
+    data = (unfinished / SAVED).read_bytes()
+    (unfinished / SAVED).write_bytes(
         {"cut": data[:-9], "emptied": b"", "scrambled": b"\xff" * 200 + data[200:]}[harm]
     )
     with pytest.raises(
         DamagedError, match=r"last.safetensors is damaged: delete .*training and run the same"
     ):
         prose.into(unfinished)
-    shutil.rmtree(unfinished / "training")
+    shutil.rmtree(unfinished / RUN)
     assert prose.into(unfinished).steps == TINY.steps
 
 
@@ -125,7 +127,7 @@ def test_best_weights_that_are_gone_are_missed_with_a_sentence(
 ) -> None:
     prose.into(unfinished)
     (unfinished / RECORD).unlink()
-    (unfinished / "training" / "best.safetensors").unlink()
+    (unfinished / RUN / BEST).unlink()
     with pytest.raises(
         DamagedError, match=r"best.safetensors is damaged: delete .*training and run"
     ):
@@ -136,7 +138,7 @@ def test_an_unfinished_run_of_another_text_preset_or_seed_is_refused_and_untouch
     tmp_path: Path, unfinished: Path, prose: Texts
 ) -> None:
     before = contents(unfinished)
-    others: list[Callable[[], Trained]] = [
+    others: list[Callable[[], TrainingResult]] = [
         lambda: prose.into(unfinished, seed=1),
         lambda: prose.into(unfinished, dataclasses.replace(TINY, lr=0.5 * TINY.lr)),
         lambda: prose.into(unfinished, dataclasses.replace(TINY, width=32)),
@@ -194,14 +196,14 @@ def test_a_tokenizer_left_by_a_run_of_another_text_is_not_used(
 def test_a_full_disk_is_one_sentence_and_the_last_checkpoint_stays(
     unfinished: Path, prose: Texts
 ) -> None:
-    before = (unfinished / LAST).read_bytes()
-    (unfinished / "training" / "last.safetensors.tmp").symlink_to("/dev/full")
+    before = (unfinished / SAVED).read_bytes()
+    (unfinished / RUN / "last.safetensors.tmp").symlink_to("/dev/full")
     with pytest.raises(
         KnnlmError, match=r"the disk under .*last.safetensors is full: free some space"
     ):
         prose.into(unfinished, save_every=3)
-    assert (unfinished / LAST).read_bytes() == before
-    (unfinished / "training" / "last.safetensors.tmp").unlink()
+    assert (unfinished / SAVED).read_bytes() == before
+    (unfinished / RUN / "last.safetensors.tmp").unlink()
     assert prose.into(unfinished).steps == TINY.steps
 
 

@@ -1,5 +1,5 @@
-"""Neighbours as teachers: what they said is what neighbours elsewhere vote for, made once, resumed,
-learned from."""
+"""Neighbors as teachers: soft targets are what neighbors in other documents vote for, made once,
+resumed, learned from."""
 
 from pathlib import Path
 
@@ -15,10 +15,11 @@ from knnlm.errors import KnnlmError
 from knnlm.hidden_states.output_head import output_embedding
 from knnlm.models.load import LanguageModel
 from knnlm.search.other_documents import neighbors_in_other_documents
-from knnlm.text.documents import Files
+from knnlm.text.local_files import Files
 from knnlm.training.fit import FitSettings
-from knnlm.training.initial import ComponentSpec, begin
-from knnlm.training.learn import Soft, learn
+from knnlm.training.initial import ComponentSpec, initial_module
+from knnlm.training.learn import learn
+from knnlm.training.objectives import SoftTargetLoss
 from knnlm.training.soft_targets import KEPT, soft_targets
 from tests.search.conftest import lm as lm
 from tests.search.test_other_documents import many as many
@@ -28,9 +29,8 @@ def test_soft_targets_are_the_votes_of_other_documents(many: Entries, tmp_path: 
     table = soft_targets(many, "att", "l2", 8, 0.5, tmp_path / "soft")
     words, shares = table.columns["words"].all(), table.columns["shares"].all().astype(np.float64)
     assert np.allclose(shares.sum(1), 1, atol=1e-2)
-    assert np.allclose(
-        table.columns["kept"].all(), 1, atol=1e-5
-    )  # eight neighbours have at most eight words
+    # eight neighbors have at most eight tokens
+    assert np.allclose(table.columns["kept"].all(), 1, atol=1e-5)
     for first, near in neighbors_in_other_documents(many, "att", 8, "l2"):
         truth = vocabulary_logprobs(near, many.targets, many.vocab_size, 0.5).exp().double().numpy()
         for row, p in enumerate(truth, start=first):
@@ -38,7 +38,7 @@ def test_soft_targets_are_the_votes_of_other_documents(many: Entries, tmp_path: 
             assert shares[row].argmax() == 0
 
 
-def test_an_interrupted_table_goes_on(
+def test_an_interrupted_table_resumes(
     many: Entries, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = soft_targets(many, "att", "l2", 4, 1.0, tmp_path / "whole")
@@ -65,44 +65,43 @@ def test_an_interrupted_table_goes_on(
 def test_a_head_that_is_only_taught_comes_nearer_to_its_teacher(
     many: Entries, lm: LanguageModel, texts: dict[str, Path], tmp_path: Path
 ) -> None:
-    """The cross-entropy against q falls well below that of the beginning."""
+    """The cross-entropy against q falls well below that of the start."""
     table = soft_targets(many, "att", "l2", 8, 1.0, tmp_path / "soft")
-    aim = Soft(1.0, table.columns["words"], table.columns["shares"])
-    words = torch.from_numpy(aim.words.all()).long()
-    shares = torch.from_numpy(aim.shares.all()).float()
+    objective = SoftTargetLoss(1.0, table.columns["words"], table.columns["shares"])
+    words = torch.from_numpy(objective.tokens.all()).long()
+    shares = torch.from_numpy(objective.shares.all()).float()
     states = torch.from_numpy(many.key("att").all().astype(np.float32))
 
     def against_teacher(component: object) -> float:
         logs = component.logprobs(states).detach()  # type: ignore[attr-defined]
         return -float((shares * logs.gather(1, words)).sum(1).mean())
 
-    begun = begin(ComponentSpec(), output_embedding(lm.model).weight)
-    before = against_teacher(begun.component())
+    start = initial_module(ComponentSpec(), output_embedding(lm.model).weight)
+    before = against_teacher(start.component())
     valid = build_entries(lm, Files((texts["valid"],)), tmp_path / "valid", logprobs=True)
     head = learn(
-        begun,
+        start,
         many,
         valid,
         tmp_path / "head",
         FitSettings(lr=1e-2, epochs=5, patience=99),
-        aim=aim,
+        objective=objective,
         about={},
     )
-    assert head.fitted.best_step > 0
+    assert head.fit.best_step > 0
     assert against_teacher(head.component) < before - 0.2
 
 
 def test_one_document_has_no_teachers(store: Entries, tmp_path: Path) -> None:
-    with pytest.raises(KnnlmError, match="no neighbours elsewhere"):
+    with pytest.raises(KnnlmError, match="no neighbors elsewhere"):
         soft_targets(store, "att", "l2", 4, 1.0, tmp_path / "soft")
 
 
-def test_a_share_out_of_range_is_refused(many: Entries, lm: LanguageModel, tmp_path: Path) -> None:
+def test_a_share_out_of_range_is_refused(many: Entries, tmp_path: Path) -> None:
     table = soft_targets(many, "att", "l2", 4, 1.0, tmp_path / "soft")
-    begun = begin(ComponentSpec(), output_embedding(lm.model).weight)
-    aim = Soft(2.0, table.columns["words"], table.columns["shares"])
-    with pytest.raises(KnnlmError, match="choose above 0 to 1"):
-        learn(begun, many, many, tmp_path / "x", aim=aim, about={})
+    for share in (0.0, 2.0):
+        with pytest.raises(KnnlmError, match="choose above 0 to 1"):
+            SoftTargetLoss(share, table.columns["words"], table.columns["shares"])
     assert table.columns["words"].type.width == KEPT
 
 

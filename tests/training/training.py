@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from knnlm.models.presets import SMOKE, Preset
-from knnlm.text.documents import Files, Source
+from knnlm.text.documents import Source
+from knnlm.text.local_files import Files
 from knnlm.training.checkpoint import save_run
-from knnlm.training.language_model import Trained, train
+from knnlm.training.language_model import TrainingResult, train
 
 WORDS = (
     "the",
@@ -62,7 +63,7 @@ class Texts:
 
     def into(
         self, out: Path, preset: Preset = TINY, seed: int = 0, save_every: int | None = None
-    ) -> Trained:
+    ) -> TrainingResult:
         """Train on them."""
         return train(self.train, self.valid, preset, out, seed=seed, save_every=save_every)
 
@@ -75,7 +76,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def interrupt_after(saves: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C when training has saved itself `saves` times."""
+    """Press Ctrl-C when training has saved itself `saves` times."""
     counted: Iterator[int] = iter(range(1, saves + 1))
 
     def save_then_stop(*args: object) -> None:
@@ -83,4 +84,4 @@ def interrupt_after(saves: int, monkeypatch: pytest.MonkeyPatch) -> None:
         if next(counted) == saves:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("knnlm.training.language_model.save_run", save_then_stop)
+    monkeypatch.setattr("knnlm.training.loop.save_run", save_then_stop)

@@ -1,29 +1,14 @@
-"""The operations of knnlm with plain arguments: what `import knnlm` offers and what every verb
-calls.
+"""The objects that users hold: `Datastore` and `KNNLM`, and `train` for a base LM from scratch.
 
-texts    texts as arguments name them        stores        train, build, index, tune, evaluate
-models   a store as a Hugging Face model     components    what is made of a store in the place of the search
+Each method decides what the user left open (choices.py) and hands over to the room that does the
+work; results show themselves in a terminal and in a notebook (results.py).
+"""
 
-Each function resolves names (paths, texts, models, indexes) and hands over to the room that does
-the work."""
-
-from knnlm.api.components import combine, distill, evaluate_component
-from knnlm.api.models import Loaded, load
-from knnlm.api.stores import build, evaluate, index, train, tune
-from knnlm.api.texts import Text, queries, source
-
-__all__ = [
-    "Loaded",
-    "Text",
-    "build",
-    "combine",
-    "distill",
-    "evaluate",
-    "evaluate_component",
-    "index",
-    "load",
-    "queries",
-    "source",
-    "train",
-    "tune",
-]
+from knnlm.api.datastore import Datastore as Datastore
+from knnlm.api.inventory import DatastoreInfo as DatastoreInfo
+from knnlm.api.inventory import VerifyResult as VerifyResult
+from knnlm.api.model import KNNLM as KNNLM
+from knnlm.api.results import EvaluationResult as EvaluationResult
+from knnlm.api.results import Explanation as Explanation
+from knnlm.api.results import Generation as Generation
+from knnlm.api.training import train as train

@@ -1,8 +1,5 @@
-"""What was retrieved, for people: a passage, token by token, with its strongest neighbours in their
-own context.
-
-Knows stores and tokenizers; knows nothing of how it will be shown.
-"""
+"""What was retrieved, for people: a text token by token, with its strongest neighbors in
+context."""
 
 import math
 from typing import Any
@@ -11,56 +8,80 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from knnlm.components.knn import weights
+from knnlm.components.base import Component
+from knnlm.components.knn import log_weights
 from knnlm.datastore.entries import Entries
 from knnlm.evaluation.explanation import ExplainedToken, Passage, RetrievedNeighbor
 from knnlm.evaluation.mixing import mix
-from knnlm.evaluation.tuning import TunedSettings, score
-from knnlm.integrations.transformers.model import KNNLMForCausalLM
+from knnlm.huggingface.model import KNNLMForCausalLM
 from knnlm.search.cache import cached_neighbors
+from knnlm.search.retrieval import Retrieval
 from knnlm.text.tokenizer import decode_continuation
 
 LONGEST = 160
-SHOWN_HITS = 5
+SHOWN_NEIGHBORS = 5
 CONTEXT_TOKENS = 24
 
 
-def passage(store: Entries, queries: Entries, tuned: TunedSettings, tokenizer: Any) -> Passage:
-    """The beginning of the document whose gain is the median one: neither the best nor the worst
-    case."""
-    scored = score(store, queries, tuned)
-    mixed = mix(scored.lm, scored.knn, tuned.lam)
-    documents = queries.table.columns["document"].all()
-    chosen = _median_document(documents, mixed - scored.lm)
-    rows = np.flatnonzero(documents == chosen)[:LONGEST]
-    start, stop = int(rows[0]), int(rows[-1]) + 1
-    near = cached_neighbors(store, queries, tuned.retrieval).read(start, stop)
-    log_weights = weights(near.scores, tuned.temperature)
-    tokens = tuple(
+def explain_tokens(
+    model: KNNLMForCausalLM, tokens: NDArray[np.int64], start: int, tokenizer: Any
+) -> tuple[ExplainedToken, ...]:
+    """What a kNN-LM gave to tokens[start:] of one text, each with what was retrieved for it."""
+    scores = model.score_tokens(torch.from_numpy(tokens), start)
+    near, entries = scores.neighbors, model.entries
+    weights = None if near is None else log_weights(near.scores, model.component.tau)
+    return tuple(
         ExplainedToken(
             text=decode_continuation(
-                tokenizer,
-                queries.context(row, 1).tolist(),
-                [int(queries.targets[row])],
-                special=True,
+                tokenizer, [int(tokens[start + i - 1])], [int(token)], special=True
             ),
-            lm_logprob=float(scored.lm[row]),
-            component_logprob=float(scored.knn[row]),
-            mixed_logprob=float(mixed[row]),
-            neighbors=_hits(
-                store,
-                near.ids[row - start],
-                log_weights[row - start],
-                int(queries.targets[row]),
-                tokenizer,
-            ),
+            lm_logprob=float(scores.lm[i]),
+            component_logprob=float(scores.component[i]),
+            mixed_logprob=float(scores.mixed[i]),
+            neighbors=()
+            if near is None or weights is None
+            else _strongest(entries, near.ids[i], weights[i], int(token), tokenizer),
         )
-        for row in range(start, stop)
+        for i, token in enumerate(tokens[start:])
     )
-    what = tuned.retrieval
-    return Passage(
-        queries.documents[chosen].name, f"{what.key} {what.metric}, {what.mask} search", tokens
-    )
+
+
+def explain_passage(
+    entries: Entries,
+    queries: Entries,
+    component: Component,
+    retrieval: Retrieval,
+    lam: float,
+    tokenizer: Any,
+) -> Passage:
+    """The beginning of the document whose gain is the median one: neither the best nor the
+    worst."""
+    lm = queries.lm_logprob.astype(np.float64)
+    other = component.target_logprobs(queries)
+    mixed = mix(lm, other, lam)
+    documents = queries.table.columns["document"].all()
+    chosen = _median_document(documents, mixed - lm)
+    rows = np.flatnonzero(documents == chosen)[:LONGEST]
+    start, stop = int(rows[0]), int(rows[-1]) + 1
+    near = cached_neighbors(entries, queries, retrieval).read(start, stop)
+    weights = log_weights(near.scores, component.tau)
+    tokens = []
+    for row in range(start, stop):
+        target = int(queries.targets[row])
+        before = queries.context(row, 1).tolist()
+        tokens.append(
+            ExplainedToken(
+                text=decode_continuation(tokenizer, before, [target], special=True),
+                lm_logprob=float(lm[row]),
+                component_logprob=float(other[row]),
+                mixed_logprob=float(mixed[row]),
+                neighbors=_strongest(
+                    entries, near.ids[row - start], weights[row - start], target, tokenizer
+                ),
+            )
+        )
+    setting = f"{retrieval.key} {retrieval.metric}, {retrieval.search_name} search"
+    return Passage(queries.documents[chosen].name, setting, tuple(tokens))
 
 
 def _median_document(documents: NDArray[np.int32], gains: NDArray[np.float64]) -> int:
@@ -69,49 +90,30 @@ def _median_document(documents: NDArray[np.int32], gains: NDArray[np.float64]) -
     return int(numbers[np.argsort(means)[len(means) // 2]])
 
 
-def explained(
-    model: KNNLMForCausalLM, tokens: NDArray[np.int64], start: int, tokenizer: Any
-) -> tuple[ExplainedToken, ...]:
-    """What a kNN-LM thought of tokens[start:] of one text, each with what was retrieved for it."""
-    look = model.look(torch.from_numpy(tokens), start)
-    return tuple(
-        ExplainedToken(
-            text=decode_continuation(
-                tokenizer, [int(tokens[start + i - 1])], [int(token)], special=True
-            ),
-            lm_logprob=float(look.lm[i]),
-            component_logprob=float(look.knn[i]),
-            mixed_logprob=float(look.mixed[i]),
-            neighbors=_hits(
-                model.store, look.near.ids[i], look.log_weights[i], int(token), tokenizer
-            ),
-        )
-        for i, token in enumerate(tokens[start:])
-    )
-
-
-def _hits(
-    store: Entries,
+def _strongest(
+    entries: Entries,
     ids: NDArray[np.int64],
-    log_weights: NDArray[np.float32],
+    weights: NDArray[np.float32],
     target: int,
     tokenizer: Any,
 ) -> tuple[RetrievedNeighbor, ...]:
-    """The strongest neighbours of one query; they are sorted, so the first are the strongest."""
-    hits = []
-    for row, log_weight in zip(
-        ids[:SHOWN_HITS].tolist(), log_weights[:SHOWN_HITS].tolist(), strict=True
-    ):
-        if row < 0:
+    """The strongest neighbors of one query; they are sorted, so the first are the strongest."""
+    neighbors = []
+    shown = zip(ids[:SHOWN_NEIGHBORS].tolist(), weights[:SHOWN_NEIGHBORS].tolist(), strict=True)
+    for entry, log_weight in shown:
+        if entry < 0:
             break
-        token, before = int(store.targets[row]), store.context(row, CONTEXT_TOKENS).tolist()
-        hits.append(
+        token, before = (
+            int(entries.targets[entry]),
+            entries.context(entry, CONTEXT_TOKENS).tolist(),
+        )
+        neighbors.append(
             RetrievedNeighbor(
                 before=tokenizer.decode(before),
                 token=decode_continuation(tokenizer, before, [token], special=True),
                 weight=math.exp(log_weight),
-                document=store.document_of(row),
+                document=entries.document_of(entry),
                 is_target=token == target,
             )
         )
-    return tuple(hits)
+    return tuple(neighbors)

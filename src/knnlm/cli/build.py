@@ -5,27 +5,28 @@ from typing import Annotated
 
 import typer
 
-from knnlm.cli.options import Dataset, Device, Json, Texts, UseEmbedded, show
+from knnlm.cli.options import Dataset, Device, Json, Texts, UseEmbedded, named_text, show
 
 
 def build(
     model: Annotated[
         str, typer.Argument(metavar="MODEL", help="Model folder, hub name or .gguf file.")
     ],
-    out: Annotated[Path, typer.Option("--out", help="Folder for the store.")],
+    path: Annotated[Path, typer.Option("--out", help="Folder for the datastore.")],
     text: Texts = None,
     dataset: Dataset = None,
     embedded: UseEmbedded = False,
     keys: Annotated[
         str | None,
         typer.Option(
-            "--keys", help="Which states: att, ffn or att,ffn (default; ffn if att is not known)."
+            "--keys",
+            help="Which hidden states: att, ffn or att,ffn (default; ffn where att is not known).",
         ),
     ] = None,
     att_module: Annotated[
         str | None,
         typer.Option(
-            "--att-module", help="Of an unknown architecture: the module whose input att is."
+            "--att-module", help="Of an unknown architecture: the module whose input is att."
         ),
     ] = None,
     window: Annotated[int | None, typer.Option("--window", help="Tokens read at once.")] = None,
@@ -36,7 +37,7 @@ def build(
         bool, typer.Option("--logprobs", help="Also store log p_LM; runs the LM head.")
     ] = False,
     dtype: Annotated[
-        str, typer.Option("--dtype", help="How states are stored: float16 or float32.")
+        str, typer.Option("--dtype", help="How hidden states are stored: float16 or float32.")
     ] = "float16",
     device: Device = None,
     precision: Annotated[
@@ -50,20 +51,17 @@ def build(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Store, for every token of a text, the state that predicted it: the datastore. Resumes after a
-    kill.
+    """Store, for every token of a text, the hidden states that predicted it: the datastore.
 
-    Example: knnlm build model --embedded --out store
+    Resumes after a kill. Example: knnlm build model --embedded --out store
     """
-    from knnlm import api
+    from knnlm.api import Datastore
 
-    store = api.build(
+    store = Datastore.build(
         model,
-        out,
-        text or None,
-        dataset=dataset,
-        embedded=embedded,
-        keys=keys,
+        named_text(text, dataset, embedded),
+        path,
+        keys=None if keys is None else keys.split(","),
         att_module=att_module,
         window=window,
         stride=stride,
@@ -73,20 +71,21 @@ def build(
         precision=precision,
         adapter=adapter,
     )
-    documents = store.table.manifest["summary"]["documents"]
+    entries = store.entries
+    documents = entries.table.manifest["summary"]["documents"]
     fields = {
         "path": str(store.path),
-        "rows": store.count,
-        "words": store.words,
+        "entries": len(store),
+        "words": entries.words,
         "documents": documents,
         "keys": list(store.keys),
-        "window": store.meta["window"],
-        "stride": store.meta["stride"],
+        "window": entries.meta["window"],
+        "stride": entries.meta["stride"],
     }
     held_out = "--embedded" if embedded else "--text VALID"
     lines = [
-        f"{store.path}: {store.count:,} rows from {documents:,} documents ({store.words:,} words), "
-        f"keys {', '.join(store.keys)}",
+        f"{store.path}: {len(store):,} entries from {documents:,} documents "
+        f"({entries.words:,} words), keys {', '.join(store.keys)}",
         f"next: knnlm tune {store.path} {held_out}, or knnlm index {store.path} first to search "
         "faster",
     ]

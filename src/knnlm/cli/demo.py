@@ -5,34 +5,33 @@ from typing import Annotated
 
 import typer
 
-from knnlm.cli.options import Json
+from knnlm.cli.options import Json, show
 
 
 def demo(
     out: Annotated[
-        Path, typer.Option("--out", help="Folder for the model, the store and the page.")
+        Path, typer.Option("--out", help="Folder for the model, the datastore and the page.")
     ] = Path("demo"),
     scale: Annotated[
         str, typer.Option("--scale", help="demo (minutes) or smoke (seconds).")
     ] = "demo",
     json: Json = False,
 ) -> None:
-    """Train a small LM on Python's own documentation, add its nearest neighbours, and show what
-    that changes.
+    """Train a small LM on Python's own documentation, add its nearest neighbors, show the change.
 
-    Takes a few minutes on two cores; interrupted, it continues. Example: knnlm demo --out demo
+    Takes a few minutes on two cores; interrupted, it resumes. Example: knnlm demo --out demo
     """
     from rich.console import Console
 
-    from knnlm.cli.options import show
-    from knnlm.experiments.demo import as_json
-    from knnlm.experiments.demo import demo as run
-    from knnlm.report.terminal import summary, table
+    from knnlm.experiments.demo import as_json, run_demo
+    from knnlm.report.demo import results_table, summary
+    from knnlm.report.terminal import table
 
-    found = run(out, scale)
+    shown = run_demo(out, scale)
     if json:
-        show(True, as_json(found), [])
+        show(True, as_json(shown), [])
         return
-    Console().print(table(found.page))
-    lines = [summary(found.page), "", f"Page: {found.report.resolve()}", "", "What to try next:"]
-    show(False, {}, lines + [f"  {command}" for command in found.page.commands])
+    results = shown.results
+    Console().print(table(results_table(results), results.title))
+    lines = [summary(results), "", f"Page: {shown.report.resolve()}", "", "What to try next:"]
+    show(False, {}, lines + [f"  {command}" for command in results.commands])

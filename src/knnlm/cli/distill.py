@@ -1,42 +1,77 @@
 """knnlm distill"""
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from knnlm.cli.options import Dataset, Device, Json, Model, StorePath, Texts, UseEmbedded, show
-from knnlm.training.defaults import CLUSTERS_A_WORD, KIND, MOST_CLUSTERS, ROWS_A_CLUSTER, WIDTHS
+from knnlm.cli.options import (
+    Dataset,
+    Device,
+    Json,
+    Model,
+    StorePath,
+    Texts,
+    UseEmbedded,
+    optional_text,
+    show,
+)
+from knnlm.errors import UsageError
+from knnlm.training.defaults import (
+    CLUSTERS_PER_TOKEN,
+    ENTRIES_PER_CLUSTER,
+    KIND,
+    MAX_CLUSTERS,
+    MLP_WIDTHS,
+)
 
 if TYPE_CHECKING:
+    from knnlm.api import Datastore
     from knnlm.training.distillation import Distilled
 
 Name = Annotated[
     str | None,
     typer.Option(
-        "--name", help="What to call it (its kind, and the key if given); an older one is replaced."
+        "--name",
+        help="What to call it (its kind, and the key if given); an older one is replaced.",
+    ),
+]
+Kind = Annotated[
+    str | None,
+    typer.Option(
+        "--kind",
+        help=f"clusters, head, mixture-of-softmaxes, or mlp (which reads att and ffn). By default "
+        f"{KIND}.",
     ),
 ]
 Size = Annotated[
     int | None,
     typer.Option(
         "--size",
-        help=f"Clusters (the least of {CLUSTERS_A_WORD} a word, 1 for {ROWS_A_CLUSTER} rows, {MOST_CLUSTERS:,}), "
-        f"embeddings a word (1), softmaxes (2), or inner width of a network ({WIDTHS} × width).",
+        help=f"Clusters (the least of {CLUSTERS_PER_TOKEN} for each vocabulary entry, 1 for "
+        f"{ENTRIES_PER_CLUSTER} entries, {MAX_CLUSTERS:,}), embeddings of a head for each "
+        f"vocabulary entry (1), softmaxes (2), or inner width of an mlp ({MLP_WIDTHS} × width).",
+    ),
+]
+SoftTargets = Annotated[
+    float | None,
+    typer.Option(
+        "--soft-targets",
+        help="Share of the loss that the votes of neighbors in other documents have, 0 to 1 (0).",
     ),
 ]
 Epochs = Annotated[
     int | None,
     typer.Option(
         "--epochs",
-        help="Passes over the store, at most. Clusters are learned further only if this is given.",
+        help="Passes over the entries, at most. Clusters are trained further only if it is given.",
     ),
 ]
-Of = Annotated[
+Mix = Annotated[
     str | None,
     typer.Option(
-        "--of",
-        help="Nothing new: mix these components of the store (names with commas between them).",
+        "--mix",
+        help="Nothing new: mix these components (names with commas between them; knn is the "
+        "neighbors).",
     ),
 ]
 
@@ -48,115 +83,87 @@ def distill(
     embedded: UseEmbedded = False,
     model: Model = None,
     name: Name = None,
-    kind: Annotated[
-        str | None,
-        typer.Option(
-            "--kind",
-            help=f"clusters, embeddings, softmaxes, or network (which reads att and ffn). By default {KIND}.",
-        ),
-    ] = None,
+    kind: Kind = None,
     key: Annotated[
-        str | None, typer.Option("--key", help="Which states it reads: att or ffn.")
+        str | None, typer.Option("--key", help="Which hidden state it reads: att or ffn.")
     ] = None,
     size: Size = None,
-    metric: Annotated[str | None, typer.Option("--metric", help="ip, or l2 (clusters).")] = None,
-    taught: Annotated[
-        float | None,
-        typer.Option(
-            "--taught",
-            help="Share of the loss that neighbours in other documents teach, 0 to 1 (0).",
-        ),
+    metric: Annotated[
+        str | None, typer.Option("--metric", help="ip, or l2 (clusters, heads).")
     ] = None,
+    soft_targets: SoftTargets = None,
     lr: Annotated[float | None, typer.Option("--lr", help="Learning rate.")] = None,
     epochs: Epochs = None,
-    of: Of = None,
+    mix: Mix = None,
     seed: Annotated[
-        int | None, typer.Option("--seed", help="Of where it begins and of the order of rows (0).")
+        int | None,
+        typer.Option("--seed", help="Of where training starts and of the order of entries (0)."),
     ] = None,
     device: Device = None,
     json: Json = False,
 ) -> None:
-    """Make a small component of the store's rows and keep it beside the store, to use in the place
-    of the search.
+    """Make a small component from the entries, kept with the datastore, to do without a search.
 
-    It is mixed, and stopped if it is learned, by a validation text: the one given, or the one that
-    the store was tuned on.
+    A validation text tunes it, and stops its training: the one given, or the one that the datastore
+    was tuned on.
 
     Example: knnlm distill store --embedded
     """
-    from knnlm import api
-    from knnlm.resolve import refuse_learning, the_store
+    from knnlm.api import Datastore
 
-    if of is not None:
-        refuse_learning(
-            kind=kind,
-            key=key,
-            size=size,
-            metric=metric,
-            taught=taught,
-            lr=lr,
-            epochs=epochs,
-            seed=seed,
-        )
-        found = api.combine(
-            store,
-            of.split(","),
-            text or None,
-            dataset=dataset,
-            embedded=embedded,
-            model=model,
-            name="together" if name is None else name,
-            device=device,
-        )
+    opened = Datastore.open(store, model=model, device=device)
+    valid = optional_text(text, dataset, embedded)
+    if mix is not None:
+        shape = {"kind": kind, "key": key, "size": size, "metric": metric}
+        learning = {"soft_targets": soft_targets, "lr": lr, "epochs": epochs, "seed": seed}
+        _refuse_training(**shape, **learning)
+        made = opened.combine(mix.split(","), valid, name="mixture" if name is None else name)
     else:
-        found = api.distill(
-            store,
-            text or None,
-            dataset=dataset,
-            embedded=embedded,
-            model=model,
+        made = opened.distill(
+            valid,
             name=name,
             kind=kind or KIND,
             key=key,
             size=size,
             metric=metric,
-            taught=taught or 0.0,
+            soft_targets=soft_targets or 0.0,
             lr=lr,
             epochs=epochs,
             seed=seed or 0,
-            device=device,
         )
-    own = (
-        text is None and dataset is None and the_store(store).meta["text"].get("kind") == "embedded"
-    )
+    own = valid is None and opened.entries.meta["text"].get("kind") == "embedded"
     test = "--embedded" if embedded or own else "--text TEST"
-    lines = [*_lines(found, store), f"next: knnlm eval {store} {test} --component {found.name}"]
-    show(
-        json,
-        {"name": found.name, "multiplications": found.component.multiplications, **found.about},
-        lines,
-    )
+    lines = [*_lines(made, opened), f"next: knnlm eval {store} {test} --component {made.name}"]
+    fields = made.settings.as_json()
+    del fields["retrieval"]
+    show(json, {**made.record, **fields, "name": made.name}, lines)
 
 
-def _lines(found: "Distilled", store: Path) -> list[str]:
-    """What was made, and what it gives on the validation text; beside it the search, if that was
-    tuned on the same."""
-    from knnlm.components.saving import kind_of
+def _lines(made: "Distilled", store: "Datastore") -> list[str]:
+    """What was made, and what it gives on the validation text; beside it the neighbors'."""
+    from knnlm.components.mixture import Mixture
     from knnlm.evaluation.settings import choose_settings
-    from knnlm.resolve import the_store
-    from knnlm.training.distillation import tuned_on
 
-    about, made = found.about, found.component
-    states, kind = " and ".join(made.keys), kind_of(made)
-    tuned = choose_settings(the_store(store))
+    settings, record = made.settings, made.record
+    keys, kind = " and ".join(made.component.keys), record["kind"]
+    tuned = choose_settings(store.entries)
     beside = ""
-    if tuned is not None and tuned_on(about, tuned.tokens, tuned.base_ppl):
+    if tuned is not None and tuned.text == settings.text:
         beside = f" (with the search: {tuned.interp_ppl:.2f})"
+    count = made.component.multiplications
+    cost = "" if count is None else f", {count:,} multiplications a token"
+    parts = made.component.parts if isinstance(made.component, Mixture) else (made.component,)
+    searches = any(part.retrieval is not None for part in parts)
     return [
-        f"{found.name if found.name == kind else f'{found.name}: {kind}'} on {states}, "
-        f"{made.multiplications:,} "
-        f"multiplications a token; λ {found.lam:.3f}, τ {made.tau:.4g}",
-        f"validation perplexity {about['base_ppl']:.2f} → {about['interp_ppl']:.2f} on "
-        f"{about['tokens']:,} tokens, "
-        f"without a search{beside}",
+        f"{made.name if made.name == kind else f'{made.name}: {kind}'} on {keys}{cost}; "
+        f"λ {settings.lam:.3f}, τ {settings.temperature:.4g}",
+        f"validation perplexity {settings.base_ppl:.2f} → {settings.interp_ppl:.2f} on "
+        f"{settings.tokens:,} tokens{'' if searches else ', without a search'}{beside}",
     ]
+
+
+def _refuse_training(**given: Any) -> None:
+    """Options of a new component where components that are there are mixed."""
+    for name, value in given.items():
+        if value is not None:
+            raise UsageError(f"`{name}` belongs to a new component: leave it out with `mix`")

@@ -1,7 +1,6 @@
 """knnlm eval"""
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -13,16 +12,16 @@ from knnlm.cli.options import (
     IndexName,
     Json,
     Key,
+    Metric,
     Model,
+    ScoreName,
     StorePath,
     Texts,
     UseEmbedded,
-    mask,
+    checked_score,
+    named_text,
     show,
 )
-
-if TYPE_CHECKING:
-    from knnlm.evaluation.tuning import Evaluation
 
 
 def evaluate(
@@ -33,108 +32,48 @@ def evaluate(
     model: Model = None,
     component: ComponentName = None,
     key: Key = None,
-    metric: Annotated[str | None, typer.Option("--metric", help="l2 or ip.")] = None,
+    metric: Metric = None,
     index: IndexName = None,
     exact: Exact = False,
-    score: Annotated[
-        str | None, typer.Option("--score", help="search (the index's own scores) or real.")
-    ] = None,
+    score: ScoreName = None,
     k: Annotated[
-        int | None, typer.Option("--k", help="Neighbours, instead of the tuned number.")
+        int | None, typer.Option("--k", help="Neighbors, instead of the tuned number.")
     ] = None,
     lam: Annotated[
         float | None, typer.Option("--lambda", help="λ instead of the tuned one.")
     ] = None,
-    temperature: Annotated[
+    retrieval_temperature: Annotated[
         float | None, typer.Option("--temperature", help="τ instead of the tuned one.")
     ] = None,
     device: Device = None,
     json: Json = False,
 ) -> None:
-    """Report perplexities of a text with and without retrieval, at the settings that tune found;
-    with --component, without a search.
+    """Report perplexities of a text with and without retrieval, at the settings that tune found.
 
-    Example: knnlm eval store --embedded --exact
+    With --component, a component is used instead of a search. Example: knnlm eval store --embedded
     """
-    from knnlm import api
-    from knnlm.errors import unknown
-    from knnlm.files import finite
-    from knnlm.resolve import refuse_retrieval
+    from knnlm.api import KNNLM
 
-    if score not in (None, "search", "real"):
-        raise unknown("score", score, ("search", "real"))
-    chosen = mask(index, exact)
-    if component is not None:
-        refuse_retrieval(
-            "--temperature",
-            key=key,
-            metric=metric,
-            mask=chosen,
-            score=score,
-            k=k,
-            temperature=temperature,
-        )
-        found, e = api.evaluate_component(
-            store,
-            component,
-            text or None,
-            dataset=dataset,
-            embedded=embedded,
-            model=model,
-            lam=lam,
-            device=device,
-        )
-        about: dict[str, Any] = {"component": component, "keys": list(found.component.keys)}
-        setting = f"component {component} on {' and '.join(found.component.keys)}, λ {e.lam:.3f}, τ {e.temperature:.4g}"
-        names = (
-            "with component",
-            "component alone",
-            f"(coverage {e.coverage:.1%}, helping {e.helping:.1%})",
-        )
-    else:
-        tuned, e = api.evaluate(
-            store,
-            text or None,
-            dataset=dataset,
-            embedded=embedded,
-            model=model,
-            key=key,
-            metric=metric,
-            mask=chosen,
-            score="real" if score == "real" else "search" if score == "search" else None,
-            k=k,
-            lam=lam,
-            temperature=temperature,
-            device=device,
-        )
-        what = tuned.retrieval
-        about = asdict(what)
-        setting = (
-            f"{what.key} {what.metric}, {what.mask} mask, {what.score} scores, k {e.k}, λ "
-            f"{e.lam:.3f}, "
-            f"τ {e.temperature:.4g} ({e.temperature_units:.3g} × the neighbours' score spread)"
-        )
-        found_share = f"(coverage {e.coverage:.1%}, helping {e.helping:.1%}, recall {e.recall:.3f})"
-        names = ("kNN-LM", "kNN alone", found_share)
-    fields = {**about, **finite(e._asdict())}
-    fields["lambda"] = fields.pop("lam")
-    show(json, fields, [setting, *_lines(e, *names)])
-
-
-def _lines(e: "Evaluation", mixed: str, alone: str, note: str) -> list[str]:
-    from knnlm.report import formats
-
-    interval = "no interval: too little text, or a token that is impossible"
-    if e.ratio_ci95 is not None:
-        low, high = e.ratio_ci95
-        interval = f"95% interval {low:.4f} to {high:.4f} (resampling each {e.ratio_ci95_unit})"
-    return [
-        f"{e.tokens:,} tokens, {e.words:,} words",
-        f"  {'base LM':<16} {formats.perplexity(e.base_ppl)} per token, "
-        f"{formats.perplexity(e.base_word_ppl)} per word",
-        f"  {mixed:<16} {formats.perplexity(e.interp_ppl)} per token, "
-        f"{formats.perplexity(e.interp_word_ppl)} per word",
-        f"  {'oracle':<16} {formats.perplexity(e.oracle_ppl)} per token",
-        f"  {alone:<16} {formats.perplexity(e.component_ppl)} {note}",
-        f"ratio {e.ratio:.4f}, {interval}",
-    ]
+    model_of_store = KNNLM(
+        store,
+        component=component or "knn",
+        key=key,
+        metric=metric,
+        index=index,
+        exact=exact,
+        score=checked_score(score),
+        k=k,
+        lam=lam,
+        retrieval_temperature=retrieval_temperature,
+        model=model,
+        device=device,
+    )
+    _ = model_of_store.settings  # what is not tuned is said before a text is read
+    result = model_of_store.evaluate(named_text(text, dataset, embedded))
+    retrieval = result.settings.retrieval
+    setting: dict[str, Any] = (
+        {"component": component, "keys": list(model_of_store.component.keys)}
+        if retrieval is None
+        else retrieval.as_json()
+    )
+    show(json, {**setting, **result.as_json()}, [str(result)])

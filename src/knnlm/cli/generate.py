@@ -13,15 +13,15 @@ from knnlm.cli.options import (
     IndexName,
     Json,
     Key,
+    Metric,
     Model,
     StorePath,
-    mask,
     show,
 )
 from knnlm.errors import UsageError
 
 if TYPE_CHECKING:
-    from knnlm.integrations.transformers.generation import Generated
+    from knnlm.api import Explanation, Generation
 
 
 def generate(
@@ -52,12 +52,12 @@ def generate(
     lam: Annotated[
         float | None, typer.Option("--lambda", help="λ instead of the tuned one.")
     ] = None,
-    temperature_knn: Annotated[
+    retrieval_temperature: Annotated[
         float | None,
-        typer.Option("--temperature-knn", help="τ of the neighbours instead of the tuned one."),
+        typer.Option("--temperature-knn", help="τ of the neighbors instead of the tuned one."),
     ] = None,
     k: Annotated[
-        int | None, typer.Option("--k", help="Neighbours, instead of the tuned number.")
+        int | None, typer.Option("--k", help="Neighbors, instead of the tuned number.")
     ] = None,
     compare: Annotated[
         bool, typer.Option("--compare", help="The base LM beside it, with the same seed.")
@@ -68,21 +68,20 @@ def generate(
     model: Model = None,
     component: ComponentName = None,
     key: Key = None,
-    metric: Annotated[str | None, typer.Option("--metric", help="l2 or ip.")] = None,
+    metric: Metric = None,
     index: IndexName = None,
     exact: Exact = False,
     device: Device = None,
     json: Json = False,
 ) -> None:
-    """Continue a text with the store's model and neighbours; the text streams to stdout as it
-    comes.
+    """Continue a text with the datastore's model and neighbors; it streams to stdout as it comes.
 
     Example: knnlm generate store "The with statement" --compare
     """
-    from knnlm import api
-    from knnlm.integrations.transformers import generation
+    from knnlm.api import KNNLM
+    from knnlm.huggingface.generation import Sampling
 
-    how = generation.Sampling(
+    sampling = Sampling(
         max_new_tokens=max_new_tokens,
         sample=sample,
         temperature=temperature,
@@ -95,25 +94,27 @@ def generate(
     text = sys.stdin.read() if prompt == "-" else prompt
     if prompt == "-" and not text:
         raise UsageError("nothing came from stdin: pipe the prompt in, or give it as an argument")
-    loaded = api.load(
+    model_of_store = KNNLM(
         store,
-        model=model,
-        component=component,
+        component=component or "knn",
         key=key,
         metric=metric,
-        mask=mask(index, exact),
+        index=index,
+        exact=exact,
         k=k,
         lam=lam,
-        temperature=temperature_knn,
+        retrieval_temperature=retrieval_temperature,
+        model=model,
         device=device,
     )
     streams = not json and not compare
-    found = generation.generate(
-        loaded, text, how, compare=compare, explain=explain, stream=_write if streams else None
+    generation = model_of_store.generate(
+        text, sampling=sampling, compare=compare, stream=_write if streams else None
     )
     if streams:
         _write("\n")
-    show(json, _fields(text, found, loaded, how), _lines(text, found, loaded.model.config))
+    explanation = generation.explain() if explain else None
+    show(json, _fields(generation, explanation, sampling), _lines(generation, explanation))
 
 
 def _write(text: str) -> None:
@@ -121,32 +122,33 @@ def _write(text: str) -> None:
     sys.stdout.flush()
 
 
-def _fields(prompt: str, found: "Generated", loaded: Any, how: Any) -> dict[str, Any]:
-    from knnlm.files import finite
-
-    config = loaded.model.config
+def _fields(
+    generation: "Generation", explanation: "Explanation | None", sampling: Any
+) -> dict[str, Any]:
+    settings, new = generation.settings, generation.generated
+    retrieval = settings.retrieval
     return {
-        "prompt": prompt,
-        "text": found.text,
-        "base_text": found.base_text,
-        "new_tokens": len(found.tokens),
-        "tokens_per_second": round(len(found.tokens) / max(found.seconds, 1e-9), 2),
-        **({"component": config.component} if config.component else asdict(config.retrieval)),
-        "lambda": config.lam,
-        "temperature_knn": config.tau,
-        "sampling": asdict(how),
-        "explained": [
-            finite({**t._asdict(), "neighbors": [n._asdict() for n in t.neighbors]}) for t in found.explained
-        ],
+        "prompt": generation.prompt,
+        "text": generation.text,
+        "base_text": generation.base_text,
+        "new_tokens": len(generation.tokens),
+        "tokens_per_second": round(len(new.tokens) / max(new.seconds, 1e-9), 2),
+        **({"component": settings.component} if retrieval is None else retrieval.as_json()),
+        "lambda": settings.lam,
+        "temperature_knn": settings.temperature,
+        "sampling": asdict(sampling),
+        "explained": [] if explanation is None else explanation.as_json(),
     }
 
 
-def _lines(prompt: str, found: "Generated", config: Any) -> list[str]:
-    from knnlm.report import explained
+def _lines(generation: "Generation", explanation: "Explanation | None") -> list[str]:
+    from knnlm.report.explained import side_by_side
 
     lines: list[str] = []
-    if found.base_text is not None:
-        lines += explained.side_by_side(prompt, found.base_text, found.text, config.component)
-    if found.explained:
-        lines += explained.lines(found.explained, config.lam, config.component)
+    settings = generation.settings
+    if generation.base_text is not None:
+        name = None if settings.retrieval is not None else settings.component
+        lines += side_by_side(generation.prompt, generation.base_text, generation.text, name)
+    if explanation is not None and len(explanation):
+        lines.append(str(explanation))
     return lines

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from knnlm.cli.options import Json, Key, StorePath, show
+from knnlm.search import defaults
 
 
 def index(
@@ -14,25 +15,26 @@ def index(
     factory: Annotated[
         str | None, typer.Option("--factory", help="FAISS factory string; default by size.")
     ] = None,
-    nprobe: Annotated[int, typer.Option("--nprobe", help="Lists visited by each search.")] = 32,
+    nprobe: Annotated[
+        int, typer.Option("--nprobe", help="Lists visited by each search.")
+    ] = defaults.NPROBE,
     recall_floor: Annotated[
         float, typer.Option("--recall-floor", help="Refuse an index below this recall.")
-    ] = 0.3,
+    ] = defaults.RECALL_FLOOR,
     json: Json = False,
 ) -> None:
-    """Build a FAISS index of a store's states and measure its recall against exact search.
+    """Build a FAISS index of a datastore and measure its recall against exact search.
 
     Example: knnlm index store --key att --metric l2
     """
-    from knnlm import api
+    from knnlm.api import Datastore
 
-    found = api.index(
-        store, key=key, metric=metric, factory=factory, nprobe=nprobe, recall_floor=recall_floor
+    built = Datastore.open(store).build_index(
+        key=key, metric=metric, factory=factory, nprobe=nprobe, recall_floor=recall_floor
     )
-    m = found.manifest
+    m = built.manifest
     line = (
-        f"{found.name}: {m['factory']}, nprobe {m['nprobe']}, {m['rows']:,} rows, "
-        f"{m['bytes'] / 1e6:,.1f} MB, "
-        f"recall@{m['recall_k']} {m['recall']:.3f}"
+        f"{built.name}: {m['factory']}, nprobe {m['nprobe']}, {m['rows']:,} entries, "
+        f"{m['bytes'] / 1e6:,.1f} MB, recall@{m['recall_k']} {m['recall']:.3f}"
     )
-    show(json, {"name": found.name, **m}, [line])
+    show(json, {"name": built.name, **m}, [line])

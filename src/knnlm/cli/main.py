@@ -3,7 +3,9 @@
 0 done; 1 could not do it; 2 wrong usage. Verbs import heavy libraries when they run, so that --help
 is fast."""
 
+import re
 import sys
+from typing import Any
 
 import typer
 
@@ -106,6 +108,15 @@ def spread_texts(arguments: list[str]) -> list[str]:
     return found
 
 
+def with_flags(message: str, arguments: list[str]) -> str:
+    """An error of the library, which speaks of `parameters`, with the flags of the verb instead."""
+    command: Any = typer.main.get_command(app)
+    verb = next((word for word in arguments if word in command.commands), None)
+    options = [] if verb is None else command.commands[verb].params
+    flags: dict[str, str] = {o.name: o.opts[0] for o in options if o.opts[0].startswith("-")}
+    return re.sub(r"`(\w+)`", lambda name: flags.get(name[1], name[1]), message)
+
+
 def main() -> None:
     """Entry point of the console script."""
     sys.exit(run(sys.argv[1:]))
@@ -119,7 +130,7 @@ def run(arguments: list[str]) -> int:
                 args=spread_texts(arguments or ["--help"]), prog_name="knnlm", standalone_mode=False
             )
     except KnnlmError as error:
-        print(f"knnlm: {error}", file=sys.stderr)
+        print(f"knnlm: {with_flags(str(error), arguments)}", file=sys.stderr)
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
         outcome = _INTERRUPTED

@@ -1,14 +1,18 @@
-"""Options that several verbs share, and how results are printed. Knows nothing of any one verb."""
+"""Options that several verbs share, how a text is named on the command line, and how results
+print."""
 
 import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from knnlm.errors import UsageError
+
+if TYPE_CHECKING:
+    from knnlm.text.naming import Text
 
 Texts = Annotated[
     list[Path] | None,
@@ -23,34 +27,65 @@ Dataset = Annotated[
 UseEmbedded = Annotated[
     bool,
     typer.Option(
-        "--embedded", help="The text that Python carries: docstrings and language reference."
+        "--embedded", help="The built-in text: docstrings and language reference of this Python."
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
-Key = Annotated[str | None, typer.Option("--key", help="Which states: att or ffn.")]
+Key = Annotated[str | None, typer.Option("--key", help="Which hidden state: att or ffn.")]
+Metric = Annotated[str | None, typer.Option("--metric", help="l2 or ip.")]
 IndexName = Annotated[
-    str | None, typer.Option("--index", help="Name of an index of the store (see knnlm info).")
+    str | None, typer.Option("--index", help="Name of an index of the datastore (see knnlm info).")
 ]
 Exact = Annotated[bool, typer.Option("--exact", help="Search exactly, without an index.")]
+ScoreName = Annotated[
+    str | None,
+    typer.Option("--score", help="index (the index's own scores) or exact (recomputed)."),
+]
 ComponentName = Annotated[
     str | None,
     typer.Option(
-        "--component", help="Use this component of the store (see knnlm distill), not a search."
+        "--component", help="Use this component of the datastore (see knnlm distill), not a search."
     ),
 ]
 StorePath = Annotated[Path, typer.Argument(metavar="STORE", help="Folder made by knnlm build.")]
-Model = Annotated[str | None, typer.Option("--model", help="The store's model, if it has moved.")]
+Model = Annotated[
+    str | None, typer.Option("--model", help="The datastore's model, if it has moved.")
+]
 Device = Annotated[
     str | None,
     typer.Option("--device", help="cpu, cuda, cuda:1 …; default cuda where there is one."),
 ]
 
 
-def mask(index: str | None, exact: bool) -> str | None:
-    """The mask that --index and --exact ask for together."""
-    if index is not None and exact:
-        raise UsageError("--index and --exact exclude each other: give one of them")
-    return "exact" if exact else index
+def named_text(text: list[Path] | None, dataset: str | None, embedded: bool) -> "Text":
+    """The text that --text, --dataset or --embedded names: exactly one of them."""
+    named = optional_text(text, dataset, embedded)
+    if named is None:
+        raise UsageError("name one text: --text PATH…, --dataset NAME or --embedded")
+    return named
+
+
+def optional_text(text: list[Path] | None, dataset: str | None, embedded: bool) -> "Text | None":
+    """The same, or None where none is named."""
+    from knnlm.text.hub import HubDataset
+    from knnlm.text.python_docs import PythonDocs
+
+    if sum([bool(text), dataset is not None, embedded]) > 1:
+        raise UsageError("name one text: --text PATH…, --dataset NAME or --embedded")
+    if embedded:
+        return PythonDocs()
+    if dataset is not None:
+        return HubDataset(dataset)
+    return text or None
+
+
+def checked_score(score: str | None) -> Any:
+    """A kind of score that exists, or None."""
+    from knnlm.errors import unknown
+
+    if score not in (None, "index", "exact"):
+        raise unknown("score", score, ("index", "exact"))
+    return score
 
 
 def show(as_json: bool, fields: Mapping[str, Any], lines: list[str]) -> None:
@@ -62,7 +97,7 @@ def show(as_json: bool, fields: Mapping[str, Any], lines: list[str]) -> None:
     sys.stdout.flush()
 
 
-def numbers(given: str | None, name: str) -> list[float] | None:
+def numbers(given: str | None, flag: str) -> list[float] | None:
     """A comma-separated list of numbers."""
     if given is None:
         return None
@@ -70,5 +105,5 @@ def numbers(given: str | None, name: str) -> list[float] | None:
         return [float(part) for part in given.split(",") if part.strip()]
     except ValueError as error:
         raise UsageError(
-            f"{name} '{given}' is not a list of numbers: write them like 0.5,1,2"
+            f"{flag} '{given}' is not a list of numbers: write them like 0.5,1,2"
         ) from error

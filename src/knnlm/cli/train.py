@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
-from knnlm.cli.options import Dataset, Json, Texts, UseEmbedded, show
+from knnlm.cli.options import Dataset, Json, Texts, UseEmbedded, named_text, show
 
 
 def train(
-    out: Annotated[Path, typer.Option("--out", help="Folder for the model.")],
+    path: Annotated[Path, typer.Option("--out", help="Folder for the model.")],
     preset: Annotated[str, typer.Option("--preset", help="smoke, demo, laptop or paper.")],
     text: Texts = None,
     dataset: Dataset = None,
@@ -21,29 +21,18 @@ def train(
     seed: Annotated[int, typer.Option("--seed", help="Another seed is another model.")] = 0,
     json: Json = False,
 ) -> None:
-    """Train a tokenizer and a base LM from scratch; killed or interrupted, the same command goes
-    on.
+    """Train a tokenizer and a base LM from scratch; interrupted, the same command resumes.
 
     Example: knnlm train --embedded --preset smoke --out model
     """
     from knnlm import api
 
-    found = api.train(
-        out,
-        text or None,
-        dataset=dataset,
-        embedded=embedded,
-        valid=valid or None,
-        preset=preset,
-        seed=seed,
+    trained = api.train(
+        named_text(text, dataset, embedded), path, valid=valid or None, preset=preset, seed=seed
     )
-    show(
-        json,
-        found._asdict(),
-        [
-            f"{found.path}: {found.parameters:,} parameters, validation perplexity "
-            f"{found.valid_ppl:.2f} "
-            f"(step {found.best_step:,} of {found.steps:,}, {found.tokens_per_second:,.0f} "
-            "tokens/s)"
-        ],
+    line = (
+        f"{trained.path}: {trained.parameters:,} parameters, validation perplexity "
+        f"{trained.valid_ppl:.2f} (step {trained.best_step:,} of {trained.steps:,}, "
+        f"{trained.tokens_per_second:,.0f} tokens/s)"
     )
+    show(json, trained._asdict(), [line])

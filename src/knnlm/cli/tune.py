@@ -1,25 +1,29 @@
 """knnlm tune"""
 
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
 from knnlm.cli.options import (
+    ComponentName,
     Dataset,
     Device,
     Exact,
     IndexName,
     Json,
     Key,
+    Metric,
     Model,
+    ScoreName,
     StorePath,
     Texts,
     UseEmbedded,
-    mask,
+    checked_score,
+    named_text,
     numbers,
     show,
 )
+from knnlm.errors import UsageError
 
 
 def tune(
@@ -28,65 +32,58 @@ def tune(
     dataset: Dataset = None,
     embedded: UseEmbedded = False,
     model: Model = None,
+    component: ComponentName = None,
     key: Key = None,
-    metric: Annotated[str, typer.Option("--metric", help="l2 or ip.")] = "l2",
+    metric: Metric = None,
     index: IndexName = None,
     exact: Exact = False,
-    score: Annotated[
-        str, typer.Option("--score", help="search (the index's own scores) or real.")
-    ] = "search",
+    score: ScoreName = None,
     k: Annotated[
-        str, typer.Option("--k", help="Neighbours; several, comma-separated, are compared.")
-    ] = "1024",
+        str | None,
+        typer.Option("--k", help="Neighbors (1024); several, comma-separated, are compared."),
+    ] = None,
     temperatures: Annotated[
         str | None, typer.Option("--temperatures", help="A grid of τ instead of a search.")
     ] = None,
     device: Device = None,
     json: Json = False,
 ) -> None:
-    """Find λ and τ on a validation text: λ exactly, τ by a bracketed search in units of the
-    neighbours' score spread.
+    """Find λ and τ on a validation text: λ exactly, τ by a search in units of the scores' spread.
 
     Example: knnlm tune store --embedded --exact
     """
-    from knnlm import api
-    from knnlm.errors import UsageError, unknown
+    from knnlm.api import KNNLM
 
-    if score not in ("search", "real"):
-        raise unknown("score", score, ("search", "real"))
-    if not all(part.strip().lstrip("-").isdecimal() for part in k.split(",")):
+    if k is not None and not all(p.strip().lstrip("-").isdecimal() for p in k.split(",")):
         raise UsageError(f"--k '{k}' is not a list of whole numbers: write them like 64,1024")
-    ks = [int(part) for part in k.split(",")]
-    found = api.tune(
+    knnlm = KNNLM(
         store,
-        text or None,
-        dataset=dataset,
-        embedded=embedded,
-        model=model,
+        component=component or "knn",
         key=key,
         metric=metric,
-        mask=mask(index, exact),
-        score="real" if score == "real" else "search",
-        k=ks,
-        temperatures=numbers(temperatures, "--temperatures"),
+        index=index,
+        exact=exact,
+        score=checked_score(score),
+        model=model,
         device=device,
     )
-    fields = {
-        **asdict(found.retrieval),
-        "lambda": found.lam,
-        "temperature": found.temperature,
-        "temperature_units": found.temperature_units,
-        "tokens": found.tokens,
-        "base_ppl": found.base_ppl,
-        "interp_ppl": found.interp_ppl,
-    }
-    what = found.retrieval
+    named = named_text(text, dataset, embedded)
+    ks = None if k is None else [int(part) for part in k.split(",")]
+    tuned = knnlm.tune(named, k=ks, temperatures=numbers(temperatures, "--temperatures")).settings
+    fields = tuned.as_json()
+    fields = {**(fields.pop("retrieval") or {}), **fields}
+    spread = " × the neighbors' score spread" if tuned.retrieval is not None else " × its own τ"
+    name = f"component {tuned.component}"
+    if tuned.retrieval is not None:
+        r = tuned.retrieval
+        search = "exact search" if r.exact else f"index {r.index}, {r.score} scores"
+        name = f"{r.key} {r.metric}, {search}, k {r.k}"
     lines = [
-        f"{what.key} {what.metric}, {what.mask} mask, {what.score} scores, k {what.k}: λ "
-        f"{found.lam:.3f}, "
-        f"τ {found.temperature:.4g} ({found.temperature_units:.3g} × the neighbours' score spread)",
-        f"validation perplexity {found.base_ppl:.2f} → {found.interp_ppl:.2f} on {found.tokens:,} "
-        "tokens",
-        f"next: knnlm eval {store} {'--embedded' if embedded else '--text TEST'}",
+        f"{name}: λ {tuned.lam:.3f}, τ {tuned.temperature:.4g} "
+        f"({tuned.temperature_units:.3g}{spread})",
+        f"validation perplexity {tuned.base_ppl:.2f} → {tuned.interp_ppl:.2f} on "
+        f"{tuned.tokens:,} tokens",
+        f"next: knnlm eval {store} {'--embedded' if embedded else '--text TEST'}"
+        + (f" --component {component}" if component else ""),
     ]
     show(json, fields, lines)

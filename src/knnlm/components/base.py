@@ -1,67 +1,227 @@
-"""What every component in the place of the store offers: log p from states, whatever it computes
-inside.
+"""What every predictor offers: log p(token) from hidden states, whatever it computes inside.
 
-Rows of states are (B, X), those of several keys one after the other in the order of `keys`. Knows
-nothing of λ."""
+A component is a distribution p(token | hidden states) that is mixed with the base LM's. The kNN
+component is one; the full datastore, clusters, learned heads, mixtures of softmaxes, MLPs and
+mixtures of any of these are its siblings. They are tuned, evaluated, saved and generated with by
+the same code. No component knows λ, and none looks at the target it is asked about.
 
-from collections.abc import Callable
-from typing import Any, Protocol
+Hidden states arrive as (B, X): those of several keys side by side, in the order of `keys`.
+"""
+
+import dataclasses
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from knnlm.errors import UsageError
+from knnlm.search.neighbors import Neighbors
+from knnlm.search.retrieval import Retrieval
 
-class Predictor(Protocol):
-    """A substitute of the store. Safe for concurrent calls."""
+Logs = NDArray[np.float64]
+
+
+def check_temperature(tau: float) -> None:
+    """Raise a UsageError unless τ is a positive number."""
+    if not (math.isfinite(tau) and tau > 0):
+        raise UsageError(f"retrieval temperature {tau} is out of range: choose a number above 0")
+
+
+class Queries(Protocol):
+    """An evaluation text: hidden states and the tokens that they predict. `Entries` is one."""
 
     @property
-    def keys(self) -> tuple[str, ...]:
-        """The states it reads."""
+    def targets(self) -> NDArray[np.int32]:
+        """The token that each hidden state predicts."""
         ...
 
+    def states(self, keys: tuple[str, ...]) -> NDArray[Any]:
+        """The hidden states (N, X) of several keys side by side."""
+        ...
+
+
+class QueryArrays(NamedTuple):
+    """An evaluation text in memory, for whoever has read its hidden states already."""
+
+    read: NDArray[Any]
+    targets: NDArray[np.int32]
+
+    def states(self, keys: tuple[str, ...]) -> NDArray[Any]:
+        """The hidden states, which must be those of `keys`."""
+        return self.read
+
+
+class TargetScores(ABC):
+    """log p of every target of one text under one component, at any τ.
+
+    What does not depend on τ is computed once, when the object is made.
+    """
+
+    has_temperature = True
+    """Whether τ changes anything."""
+    first_look: int | None = None
+    """How many queries a first, wide search for τ looks at where all take long; None: all."""
+
     @property
+    @abstractmethod
+    def unit(self) -> float:
+        """A τ of the right order of magnitude: the search for the best τ starts around it."""
+
+    @abstractmethod
+    def logprobs(self, tau: float) -> Logs:
+        """log p(target) of every query at τ; -inf where the component holds it impossible."""
+
+    def several(self, taus: Sequence[float]) -> list[Logs]:
+        """The same at several τ; cheaper than one by one where a pass over the data is shared."""
+        return [self.logprobs(tau) for tau in taus]
+
+    def sample(self, rows: NDArray[np.integer]) -> "TargetScores":
+        """The same for some queries only."""
+        raise TypeError(f"{type(self).__name__} looks at all queries at once")
+
+
+class ScoredTokens(NamedTuple):
+    """log p of tokens under a component, and the neighbors that voted (None: nothing retrieved)."""
+
+    logprobs: Logs
+    neighbors: Neighbors | None
+
+
+class Component(ABC):
+    """A predictor that can be mixed with a base LM. Immutable, and safe for concurrent calls."""
+
+    keys: tuple[str, ...]
+    """The hidden states that it reads."""
+    tau: float
+    """Its softmax temperature."""
+    retrieval: Retrieval | None = None
+    """How it retrieves neighbors; None where it retrieves nothing."""
+
+    @property
+    @abstractmethod
     def vocab_size(self) -> int:
-        """Words that can be predicted."""
-        ...
+        """How many vocabulary entries it predicts."""
 
     @property
-    def tau(self) -> float:
-        """τ of its softmax."""
-        ...
+    @abstractmethod
+    def multiplications(self) -> int | None:
+        """Multiplications for one token; None where they are not known."""
 
-    @property
-    def multiplications(self) -> int:
-        """Multiplications for one token."""
-        ...
-
+    @abstractmethod
     def logprobs(self, states: torch.Tensor) -> torch.Tensor:
-        """log p (B, V) for states (B, X) that are where its tensors are."""
-        ...
+        """log p over the vocabulary (B, V) for hidden states (B, X), on their device."""
 
+    @abstractmethod
+    def target_scores(self, queries: Queries) -> TargetScores:
+        """log p of the targets of a text, at any τ."""
+
+    @abstractmethod
+    def at_temperature(self, tau: float) -> Self:
+        """The same component at another τ."""
+
+    def target_logprobs(self, queries: Queries) -> Logs:
+        """log p of the targets of a text at the component's own τ."""
+        return self.target_scores(queries).logprobs(self.tau)
+
+    def score_tokens(self, states: torch.Tensor, targets: torch.Tensor) -> "ScoredTokens":
+        """log p of one token for each hidden state, with what was retrieved for it."""
+        logs = self.logprobs(states).gather(1, targets[:, None])[:, 0]
+        return ScoredTokens(logs.double().cpu().numpy(), None)
+
+    def prepare(self) -> None:
+        """Open what it needs, so that an error comes now and not in the middle of a text."""
+        return
+
+    def recall(self, queries: Queries) -> float | None:
+        """Share of the true neighbors that its search finds; None where nothing is retrieved."""
+        return None
+
+    def to(self, device: torch.device) -> Self:
+        """The same component with its tensors on `device`."""
+        return self
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedComponent(Component):
+    """A component that is a few tensors: its fields are what is saved, and what training
+    changes."""
+
+    kind: ClassVar[str]
+    """Its name in files and on the command line."""
+    block: ClassVar[int] = 2048
+    """Queries that are scored at once, so that the scores stay small."""
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """Width X of all the hidden states that it reads together."""
+
+    @abstractmethod
     def target_losses(self, states: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """-log p(target) (B,)."""
-        ...
+        """-log p(target) (B,), differentiable."""
 
-    def target_logprobs(
-        self, states: NDArray[Any], targets: NDArray[np.integer]
-    ) -> NDArray[np.float64]:
-        """log p of one target for each state, a block at a time so that the scores stay small."""
-        ...
+    def target_scores(self, queries: Queries) -> TargetScores:
+        """log p of the targets of a text, at any τ."""
+        return _LearnedScores(self, queries.states(self.keys), queries.targets)
+
+    def at_temperature(self, tau: float) -> Self:
+        """The same component at another τ."""
+        check_temperature(tau)
+        changed: dict[str, Any] = {"tau": tau}
+        return dataclasses.replace(self, **changed)
+
+    def to(self, device: torch.device) -> Self:
+        """The same component with its tensors on `device`."""
+        return dataclasses.replace(
+            self, **{name: tensor.to(device) for name, tensor in self.tensors().items()}
+        )
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """Its tensors by field name."""
+        return {n: v for n, v in self._fields().items() if isinstance(v, torch.Tensor)}
+
+    def plain_fields(self) -> dict[str, Any]:
+        """Its other fields by name, as JSON has them."""
+        return {n: v for n, v in self._fields().items() if not isinstance(v, torch.Tensor)}
+
+    @classmethod
+    def from_fields(cls, tensors: Mapping[str, torch.Tensor], plain: Mapping[str, Any]) -> Self:
+        """The component that has these fields; what `tensors` and `plain_fields` gave."""
+        return cls(**{**tensors, **plain, "keys": tuple(plain["keys"])})
+
+    def _fields(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
 
 
-def in_blocks(
-    losses: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
-    states: NDArray[Any],
-    targets: NDArray[np.integer],
-    rows: int,
-) -> NDArray[np.float64]:
-    """log p of one target for each state from a function of tensors, `rows` at a time."""
-    found = np.empty(len(targets), np.float64)
-    with torch.inference_mode():
-        for start in range(0, len(targets), rows):
-            block = slice(start, start + rows)
-            h = torch.from_numpy(np.asarray(states[block], np.float32))
-            wanted = torch.from_numpy(np.asarray(targets[block], np.int64))
-            found[block] = -losses(h, wanted).double().numpy()
-    return found
+class _LearnedScores(TargetScores):
+    """A learned component's log p, computed again at every τ."""
+
+    first_look = 2048
+
+    def __init__(
+        self, component: LearnedComponent, states: NDArray[Any], targets: NDArray[np.integer]
+    ) -> None:
+        self.component, self.states, self.targets = component, states, targets
+
+    @property
+    def unit(self) -> float:
+        return self.component.tau
+
+    def logprobs(self, tau: float) -> Logs:
+        component = self.component.at_temperature(tau)
+        logs = np.empty(len(self.targets), np.float64)
+        with torch.inference_mode():
+            for start in range(0, len(logs), component.block):
+                block = slice(start, start + component.block)
+                states = torch.from_numpy(np.asarray(self.states[block], np.float32))
+                targets = torch.from_numpy(np.asarray(self.targets[block], np.int64))
+                logs[block] = -component.target_losses(states, targets).double().numpy()
+        return logs
+
+    def sample(self, rows: NDArray[np.integer]) -> TargetScores:
+        return _LearnedScores(self.component, self.states[rows], self.targets[rows])

@@ -1,73 +1,82 @@
-"""The store as clusters: centroids instead of rows, and in each the frequencies of the words that
-its rows held.
+"""The datastore as clusters: centroids instead of entries, and the token frequencies inside each.
 
-    p(w) = Σ_c softmax((C ⊗ h + b) / τ)_c · M[w, c]          M[w, c] = share of cluster c's rows that hold w
+    p(v) = Σ_c softmax((C ⊗ h + b) / τ)_c · M[v, c]
+    M[v, c] = share of cluster c's entries that hold v
 
-Our `centroids` are the paper's clustered W_ds; `bias` is b, zero unless it was learned. M is kept
-as what of it is not zero, sorted by word: an `entry` is a cluster, and `shares` its log M; `counts`
-says how many entries each word has. In log space; a word that no cluster holds has log p = -inf, as
-one that no neighbour holds has. Knows nothing of how the clusters were found or of λ."""
+Our `centroids` are the paper's clustered W_ds; `bias` is b, zero unless it was learned. Of M only
+what is not zero is kept, sorted by token: `cluster_ids` says in which cluster, `log_shares` log M,
+and `counts` how many clusters each token is in. In log space; a token that no cluster holds has log
+p = -inf, as one that no neighbor holds has."""
 
 import math
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from knnlm.components.base import in_blocks
+from knnlm.components.base import LearnedComponent
 from knnlm.components.head import row_scores
 from knnlm.similarity import Metric
 
-_ROWS = 512
-_NUMBERS = 1 << 24  # of the votes that are spread over words at once
+_NUMBERS = 1 << 24  # of the votes that are spread over tokens at once
 
 
-class Clusters(NamedTuple):
-    """A compressed store. Safe for concurrent calls."""
+@dataclass(frozen=True, eq=False)
+class Clusters(LearnedComponent):
+    """A datastore compressed into clusters."""
+
+    kind: ClassVar[str] = "clusters"
+    block: ClassVar[int] = 512
 
     keys: tuple[str, ...]
     centroids: torch.Tensor
     """(C, D)"""
     bias: torch.Tensor
     """(C,)"""
-    entries: torch.Tensor
-    """(E,) int64: clusters, those of word 0 first."""
-    shares: torch.Tensor
-    """(E,) log M of each entry."""
+    cluster_ids: torch.Tensor
+    """(E,) int64: the clusters that hold token 0, then those that hold token 1, …"""
+    log_shares: torch.Tensor
+    """(E,) log M of each."""
     counts: torch.Tensor
-    """(V,) int64: entries of each word, E in all."""
+    """(V,) int64: how many clusters hold each token, E in all."""
     metric: Metric
     tau: float
 
     @property
     def vocab_size(self) -> int:
-        """Words that can be predicted."""
+        """How many vocabulary entries it predicts."""
         return len(self.counts)
 
     @property
     def multiplications(self) -> int:
-        """Multiplications for one token: those of the centroids, and of the entries of M."""
-        return self.centroids.numel() + len(self.entries)
+        """Multiplications for one token: those of the centroids, and of what is not zero in M."""
+        return self.centroids.numel() + len(self.cluster_ids)
+
+    @property
+    def width(self) -> int:
+        """Width of the hidden state."""
+        return self.centroids.shape[1]
 
     def logprobs(self, states: torch.Tensor) -> torch.Tensor:
-        """log p (B, V) for states (B, D), largest weight taken out first."""
+        """log p over the vocabulary (B, V) for hidden states (B, D), largest weight taken out
+        first."""
         weights = self._scores(states.float()).log_softmax(1)
-        words = torch.repeat_interleave(
-            torch.arange(self.vocab_size, device=states.device), self.counts
-        )
-        found = []
-        for some in weights.split(max(1, _NUMBERS // max(1, len(words)))):
+        vocabulary = torch.arange(self.vocab_size, device=states.device)
+        tokens = torch.repeat_interleave(vocabulary, self.counts)
+        logs = []
+        for some in weights.split(max(1, _NUMBERS // max(1, len(tokens)))):
             best = some.max(1, keepdim=True).values
-            votes = (some[:, self.entries] + self.shares - best).double().exp()
+            votes = (some[:, self.cluster_ids] + self.log_shares - best).double().exp()
             mass = torch.zeros(
                 len(some), self.vocab_size, dtype=torch.float64, device=states.device
             )
-            found.append(mass.index_add(1, words, votes).log().float() + best)
-        return torch.cat(found)
+            logs.append(mass.index_add(1, tokens, votes).log().float() + best)
+        return torch.cat(logs)
 
     def target_losses(self, states: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """-log p(target) (B,): every row of M that is asked for is spread out, and no other."""
+        """-log p(target) (B,): the rows of M that are asked for are spread out, and no others."""
         scores = self._scores(states)
         ends = self.counts.cumsum(0)
         counts = self.counts[targets]
@@ -75,40 +84,32 @@ class Clusters(NamedTuple):
         first = torch.repeat_interleave(
             ends[targets] - counts - (counts.cumsum(0) - counts), counts
         )
-        places = first + torch.arange(len(rows), device=targets.device)
+        positions = first + torch.arange(len(rows), device=targets.device)
         held = torch.full(scores.shape, -math.inf, dtype=scores.dtype, device=scores.device)
-        held[rows, self.entries[places]] = self.shares[places].to(scores.dtype)
+        held[rows, self.cluster_ids[positions]] = self.log_shares[positions].to(scores.dtype)
         return scores.logsumexp(1) - (scores + held).logsumexp(1)
-
-    def target_logprobs(
-        self, states: NDArray[Any], targets: NDArray[np.integer]
-    ) -> NDArray[np.float64]:
-        """log p of one target for each state, a block at a time."""
-        return in_blocks(self.target_losses, states, targets, _ROWS)
 
     def _scores(self, states: torch.Tensor) -> torch.Tensor:
         return row_scores(self.centroids, states, self.metric, self.tau, self.bias)
 
 
-class WordShares(NamedTuple):
-    """What of M is not zero (Clusters has the same fields)."""
+class TokenShares(NamedTuple):
+    """What of M is not zero (the fields of `Clusters` of the same names)."""
 
-    entries: torch.Tensor
-    shares: torch.Tensor
+    cluster_ids: torch.Tensor
+    log_shares: torch.Tensor
     counts: torch.Tensor
 
 
-def word_shares(
-    cluster_of: NDArray[np.integer], tokens: NDArray[np.integer], clusters: int, words: int
-) -> WordShares:
-    """M from the cluster and the token of every stored row."""
+def token_shares(
+    cluster_of: NDArray[np.integer], tokens: NDArray[np.integer], clusters: int, vocab_size: int
+) -> TokenShares:
+    """M from the cluster and the token of every entry of a datastore."""
     pairs, times = np.unique(tokens.astype(np.int64) * clusters + cluster_of, return_counts=True)
     sizes = np.bincount(cluster_of, minlength=clusters)
-    entries, held = pairs % clusters, pairs // clusters
-    shares = np.log(times / sizes[entries]).astype(np.float32)
-    counts = np.bincount(held, minlength=words)
-    return WordShares(
-        torch.from_numpy(entries),
-        torch.from_numpy(shares),
-        torch.from_numpy(counts.astype(np.int64)),
+    cluster_ids, held = pairs % clusters, pairs // clusters
+    log_shares = np.log(times / sizes[cluster_ids]).astype(np.float32)
+    counts = np.bincount(held, minlength=vocab_size).astype(np.int64)
+    return TokenShares(
+        torch.from_numpy(cluster_ids), torch.from_numpy(log_shares), torch.from_numpy(counts)
     )

@@ -1,56 +1,151 @@
-"""The kNN component: neighbours vote for their tokens.
+"""The kNN component: neighbors vote for their tokens.
 
-    p_kNN(v) = Σ_{i: token_i = v} softmax(score/τ)_i          = M · softmax(mask-to-k(W_ds ⊗ h_ds)/τ)
+    p_kNN(v) = Σ_{i: token_i = v} softmax(score/τ)_i     = M · softmax(mask-to-k(W_ds ⊗ h_ds)/τ)
 
 Our `tau` is the paper's temperature; M is never a matrix here but a comparison (evaluation) or a
-scatter (generation). Log space throughout; a target that no neighbour voted for has log p = -inf,
-and a missing neighbour never votes. Knows nothing of how neighbours were found or of λ."""
+scatter (generation). Log space throughout; a target that no neighbor voted for has log p = -inf,
+and a missing neighbor never votes. Neighbors of an evaluation text come from the cache, those of a
+text that is being generated from a live search: the same neighbors, and the same probabilities."""
 
-import copy
+import dataclasses
 import math
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from knnlm.components.base import (
+    Component,
+    Logs,
+    Queries,
+    ScoredTokens,
+    TargetScores,
+    check_temperature,
+)
 from knnlm.datastore.entries import Entries
-from knnlm.errors import KnnlmError, UsageError
-from knnlm.search.neighbors import Neighbors
+from knnlm.datastore.sampling import evenly_spaced
+from knnlm.errors import KnnlmError
+from knnlm.search import defaults
+from knnlm.search.blocks import NeighborBlocks, NeighborsInMemory
+from knnlm.search.cache import cached_neighbors
+from knnlm.search.exact import exact_search
+from knnlm.search.index import open_index
+from knnlm.search.neighbors import Neighbors, recall
 from knnlm.search.retrieval import Retrieval, Search, open_search
 
 _BLOCK = 1 << 12
 
 
-class NeighborBlocks(Protocol):
-    """Neighbours that can be read a block of queries at a time."""
+@dataclass(frozen=True, eq=False)
+class KNN(Component):
+    """The nearest entries of a datastore vote.
 
-    k: int
+    Args:
+        entries: The datastore.
+        retrieval: Which hidden state, metric, index, scores and k.
+        tau: The retrieval temperature τ.
 
-    def __len__(self) -> int: ...
-    def read(self, start: int, stop: int) -> Neighbors:
-        """Neighbours of queries start … stop-1."""
-        ...
+    Example:
+        >>> knn = KNN(open_entries("store"), Retrieval(key="att", k=64), tau=10.0)  # doctest: +SKIP
+        >>> knn.logprobs(states)  # (B, V)                                          # doctest: +SKIP
+    """
 
+    entries: Entries
+    retrieval: Retrieval = field(default_factory=Retrieval)
+    tau: float = 1.0
+    keys: tuple[str, ...] = field(init=False)
 
-def check_tau(tau: float) -> None:
-    """Refuse a temperature that is not a positive number."""
-    if not (math.isfinite(tau) and tau > 0):
-        raise UsageError(
-            f"temperature {tau} of the neighbours is out of range: choose a number above 0"
+    def __post_init__(self) -> None:
+        check_temperature(self.tau)
+        object.__setattr__(self, "keys", (self.retrieval.key,))
+
+    @property
+    def vocab_size(self) -> int:
+        """How many vocabulary entries it predicts."""
+        return self.entries.vocab_size
+
+    @property
+    def multiplications(self) -> int | None:
+        """Those of an exact search for one token; None where an index searches."""
+        width = self.entries.key(self.retrieval.key).type.width
+        return self.entries.count * width if self.retrieval.exact else None
+
+    @cached_property
+    def search(self) -> Search:
+        """The live search, opened (and what it reads verified) when it is first needed."""
+        return open_search(self.entries, self.retrieval)
+
+    def at_temperature(self, tau: float) -> Self:
+        """The same neighbors at another τ; an open search is shared."""
+        other = dataclasses.replace(self, tau=tau)
+        if "search" in self.__dict__:
+            other.__dict__["search"] = self.search
+        return other
+
+    def neighbors(self, states: torch.Tensor) -> Neighbors:
+        """Neighbors of hidden states (B, D), rounded as the datastore's are."""
+        dtype = self.entries.dtype
+        rounded = states.detach().to(getattr(torch, dtype)).cpu()
+        if not bool(torch.isfinite(rounded).all()):
+            raise KnnlmError(
+                f"a hidden state does not fit the datastore's {dtype}: build it with dtype float32"
+            )
+        return self.search(rounded.numpy())
+
+    def logprobs(self, states: torch.Tensor) -> torch.Tensor:
+        """log p_kNN over the vocabulary (B, V) for hidden states (B, D), on their device."""
+        logs = vocabulary_logprobs(
+            self.neighbors(states), self.entries.targets, self.vocab_size, self.tau
         )
+        return logs.to(states.device)
+
+    def score_tokens(self, states: torch.Tensor, targets: torch.Tensor) -> ScoredTokens:
+        """log p_kNN of one token for each hidden state, and the neighbors that voted."""
+        near = self.neighbors(states)
+        hits = (self.entries.targets[near.ids] == targets.cpu().numpy()[:, None]) & (near.ids >= 0)
+        return ScoredTokens(_log_votes(hits, near.scores, self.tau), near)
+
+    def prepare(self) -> None:
+        """Open the search."""
+        _ = self.search
+
+    def recall(self, queries: Queries) -> float:
+        """Share of the true k neighbors that the search finds, on some queries spread over a
+        text."""
+        if self.retrieval.index is None:
+            return 1.0
+        retrieval, column = self.retrieval, self.entries.key(self.retrieval.key)
+        rows = evenly_spaced(len(queries.targets), defaults.RECALL_QUERIES)
+        states = queries.states(self.keys)[rows]
+        index = open_index(self.entries, self.retrieval.index)
+        truth = exact_search(states, column, retrieval.k, retrieval.metric)
+        return recall(index.search(states, retrieval.k), truth)
+
+    def target_scores(self, queries: Queries) -> "TargetVotes":
+        """log p_kNN of a text's targets: neighbors from the cache, or searched for now."""
+        if isinstance(queries, Entries):
+            blocks: NeighborBlocks = cached_neighbors(self.entries, queries, self.retrieval)
+        else:
+            states = torch.from_numpy(np.asarray(queries.states(self.keys)))
+            blocks = NeighborsInMemory(self.neighbors(states))
+        return TargetVotes(blocks, self.entries.targets, queries.targets)
 
 
-class TargetVotes:
-    """p_kNN of the true tokens of a text at any τ and k: the neighbours are searched and compared
-    once.
+class TargetVotes(TargetScores):
+    """p_kNN of the true tokens of a text at any τ and k: neighbors are compared with them once.
 
-    `hits` says which neighbours hold the query's own target, one byte for each; scores stay on
-    disk."""
+    `hits` says which neighbors hold the query's own target, one byte for each; scores stay on disk.
+    """
 
     def __init__(
-        self, neighbors: NeighborBlocks, tokens: NDArray[np.int32], targets: NDArray[np.int32]
+        self,
+        neighbors: NeighborBlocks,
+        tokens: NDArray[np.int32],
+        targets: NDArray[np.int32],
     ) -> None:
         if len(neighbors) != len(targets):
             raise ValueError(f"{len(neighbors)} queries but {len(targets)} targets")
@@ -61,135 +156,89 @@ class TargetVotes:
             self.hits[block] = (tokens[near.ids] == targets[block, None]) & (near.ids >= 0)
 
     def head(self, k: int) -> "TargetVotes":
-        """The votes of the k nearest only, without looking at them again."""
-        found = copy.copy(self)
-        found.k, found.hits = k, self.hits[:, :k]
-        return found
+        """The votes of the k nearest only, without comparing them again."""
+        nearest = object.__new__(TargetVotes)
+        nearest.neighbors, nearest.k, nearest.hits = self.neighbors, k, self.hits[:, :k]
+        return nearest
 
-    def logprobs(self, tau: float, k: int | None = None) -> NDArray[np.float64]:
-        """log p_kNN(target) of every query."""
-        check_tau(tau)
-        k = self.k if k is None else k
-        found = np.empty(len(self.hits), np.float64)
-        for start, near in self._blocks():
-            stop = start + len(near.ids)
-            found[start:stop] = _votes_for(self.hits[start:stop, :k], near.scores[:, :k], tau)
-        return found
+    @cached_property
+    def unit(self) -> float:
+        """The median over queries of (best score - median score of its neighbors).
 
-    def coverage(self, k: int | None = None) -> float:
-        """Share of queries whose target at least one neighbour holds."""
-        return float(self.hits[:, : k or self.k].any(axis=1).mean())
-
-    def spread(self, k: int | None = None) -> float:
-        """The unit of τ: the median over queries of (best score - median score of its neighbours).
-
-        Raw temperatures differ a hundredfold between layers and models; in this unit they are
-        comparable."""
-        k = self.k if k is None else k
+        Raw temperatures differ a hundredfold between layers and models; in this unit they compare.
+        """
         spreads = []
         for _, near in self._blocks():
-            scores = np.where(near.ids[:, :k] < 0, np.nan, near.scores[:, :k])
+            ids, scores = near.ids[:, : self.k], near.scores[:, : self.k]
+            scores = np.where(ids < 0, np.nan, scores)
             have = ~np.isnan(scores[:, 0])
             spreads.append(scores[have, 0] - np.nanmedian(scores[have], axis=1))
-        found = float(np.median(np.concatenate(spreads)))
-        return found if found > 0 else 1.0
+        median = float(np.median(np.concatenate(spreads)))
+        return median if median > 0 else 1.0
+
+    def logprobs(self, tau: float) -> Logs:
+        """log p_kNN(target) of every query."""
+        check_temperature(tau)
+        logs = np.empty(len(self.hits), np.float64)
+        for start, near in self._blocks():
+            block = slice(start, start + len(near.ids))
+            logs[block] = _log_votes(self.hits[block], near.scores[:, : self.k], tau)
+        return logs
+
+    @property
+    def coverage(self) -> float:
+        """Share of queries whose target at least one neighbor holds."""
+        return float(self.hits.any(axis=1).mean())
 
     def _blocks(self) -> Iterator[tuple[int, Neighbors]]:
         for start in range(0, len(self.neighbors), _BLOCK):
             yield start, self.neighbors.read(start, start + _BLOCK)
 
 
-def weights(scores: NDArray[np.float32], tau: float) -> NDArray[np.float32]:
-    """log softmax(score/τ) of each query's neighbours (B, K); -inf for a missing one."""
-    check_tau(tau)
+def log_weights(scores: NDArray[np.float32], tau: float) -> NDArray[np.float32]:
+    """log softmax(score/τ) of each query's neighbors (B, K); -inf for a missing one."""
+    check_temperature(tau)
     scaled = _scaled(scores, tau)
-    found: NDArray[np.float32] = (scaled - _total(scaled)[:, None]).numpy()
-    return found
+    weights: NDArray[np.float32] = (scaled - _log_total(scaled)[:, None]).numpy()
+    return weights
 
 
 def vocabulary_logprobs(
     near: Neighbors, tokens: NDArray[np.int32], vocab_size: int, tau: float
 ) -> torch.Tensor:
-    """log p_kNN over the whole vocabulary (B, V), for generation; only the tokens that were voted
-    for are computed."""
-    check_tau(tau)
+    """log p_kNN over the vocabulary (B, V); only the tokens that were voted for are computed."""
+    check_temperature(tau)
     missing = torch.from_numpy(near.ids < 0)
     votes = torch.from_numpy(tokens[near.ids].astype(np.int64)).masked_fill(missing, 0)
     if votes.numel() and int(votes.max()) >= vocab_size:
         raise KnnlmError(
-            f"the store holds token {int(votes.max())} but the vocabulary has {vocab_size} "
-            "entries: use the model "
-            "that it was built with"
+            f"the datastore holds token {int(votes.max())} but the vocabulary has {vocab_size} "
+            "entries: use the model that it was built with"
         )
     scores = _scaled(np.where(near.ids < 0, np.float32(-np.inf), near.scores), tau)
     mass = torch.zeros(len(votes), vocab_size, dtype=torch.float64)
-    mass.scatter_add_(1, votes, (scores - _total(scores)[:, None]).double().exp())
-    found = torch.full((len(votes), vocab_size), -math.inf)
-    return found.scatter_(1, votes, mass.gather(1, votes).log().float())
+    mass.scatter_add_(1, votes, (scores - _log_total(scores)[:, None]).double().exp())
+    logs = torch.full((len(votes), vocab_size), -math.inf)
+    return logs.scatter_(1, votes, mass.gather(1, votes).log().float())
 
 
-class KNN(NamedTuple):
-    """The component as a predictor: states in, log p_kNN over the vocabulary out. Safe for
-    concurrent calls."""
-
-    key: str
-    search: Search
-    tokens: NDArray[np.int32]
-    vocab_size: int
-    tau: float
-    dtype: str
-    """Type of the stored states; queries are rounded to it, so that evaluation and generation ask
-    the same."""
-
-    def near(self, states: torch.Tensor) -> Neighbors:
-        """Neighbours of states (B, D)."""
-        rounded = states.detach().to(getattr(torch, self.dtype)).cpu()
-        if not bool(torch.isfinite(rounded).all()):
-            raise KnnlmError(
-                f"a state does not fit the store's {self.dtype}: build the store with --dtype "
-                "float32"
-            )
-        return self.search(rounded.numpy())
-
-    def target_logprobs(self, near: Neighbors, targets: NDArray[np.integer]) -> NDArray[np.float64]:
-        """log p_kNN of one target for each query, as evaluation computes it."""
-        hits = (self.tokens[near.ids] == targets[:, None]) & (near.ids >= 0)
-        return _votes_for(hits, near.scores, self.tau)
-
-    def logprobs(self, states: torch.Tensor) -> torch.Tensor:
-        """log p_kNN (B, V) for states (B, D), on their device."""
-        found = vocabulary_logprobs(self.near(states), self.tokens, self.vocab_size, self.tau)
-        return found.to(states.device)
-
-
-def open_knn(store: Entries, what: Retrieval, tau: float) -> KNN:
-    """The kNN component of a store."""
-    check_tau(tau)
-    return KNN(
-        what.key, open_search(store, what), store.targets, store.vocab_size, tau, store.dtype
-    )
-
-
-def _votes_for(
-    hits: NDArray[np.bool_], scores: NDArray[np.float32], tau: float
-) -> NDArray[np.float64]:
-    """log of the share of the vote that the neighbours in `hits` (B, K) have."""
+def _log_votes(hits: NDArray[np.bool_], scores: NDArray[np.float32], tau: float) -> Logs:
+    """log of the share of the vote that the neighbors in `hits` (B, K) have."""
     scaled = _scaled(scores, tau)
-    votes = scaled.masked_fill(~torch.from_numpy(hits), -math.inf).logsumexp(1) - _total(scaled)
-    found: NDArray[np.float64] = votes.double().numpy()
-    return found
+    held = scaled.masked_fill(~torch.from_numpy(hits), -math.inf)
+    votes: Logs = (held.logsumexp(1) - _log_total(scaled)).double().numpy()
+    return votes
 
 
 def _scaled(scores: NDArray[np.float32], tau: float) -> torch.Tensor:
-    """(score - best)/τ: the same softmax, and fp32 keeps its digits where scores are large and
-    close together."""
+    """(score - best)/τ: the same softmax; fp32 keeps its digits where scores are large and
+    close."""
     values = torch.from_numpy(np.ascontiguousarray(scores, np.float32))
     best = values.max(1, keepdim=True).values
     return (values - torch.where(torch.isfinite(best), best, 0.0)) / tau
 
 
-def _total(scores: torch.Tensor) -> torch.Tensor:
-    """log of the sum of all votes; 0 where there is no neighbour at all, so that -inf stays
-    -inf."""
+def _log_total(scores: torch.Tensor) -> torch.Tensor:
+    """log of the sum of all votes; 0 where there is no neighbor at all, so that -inf stays -inf."""
     total = scores.logsumexp(1)
     return torch.where(torch.isneginf(total), torch.zeros_like(total), total)

@@ -1,77 +1,93 @@
-"""Several substitutes of the store as one, each with its share.
+"""A mixture of components: one component made of several.
 
     p = Σ_i a_i · p_i          a_i ≥ 0, Σ a_i = 1
 
-Each part has its own state and its own τ; the mixture as a whole has none. Knows nothing of how the
-shares were fitted or of λ."""
+Each part reads its own hidden states and has its own τ; the mixture as a whole has none.
+"""
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from scipy.special import logsumexp
 
-from knnlm.components.base import in_blocks
-from knnlm.components.single import Single, width_of
-
-_ROWS = 512
+from knnlm.components.base import Component, Logs, Queries, TargetScores
+from knnlm.errors import UsageError
 
 
-class Mixture(NamedTuple):
-    """A mixture of components. Safe for concurrent calls."""
+@dataclass(frozen=True, eq=False)
+class Mixture(Component):
+    """Components with their weights.
 
-    parts: tuple[Single, ...]
-    shares: tuple[float, ...]
+    Args:
+        parts: The components; none of them a mixture.
+        weights: How much of the probability each gives, one in sum.
+    """
 
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """Every state that a part reads, once."""
-        return tuple(dict.fromkeys(key for part in self.parts for key in part.keys))
+    parts: tuple[Component, ...]
+    weights: tuple[float, ...]
+    tau: float = field(default=1.0, init=False)
+    keys: tuple[str, ...] = field(init=False)
+    """Every hidden state that a part reads, once."""
 
-    @property
-    def tau(self) -> float:
-        """The parts have theirs."""
-        return 1.0
+    def __post_init__(self) -> None:
+        keys = dict.fromkeys(key for part in self.parts for key in part.keys)
+        object.__setattr__(self, "keys", tuple(keys))
 
     @property
     def vocab_size(self) -> int:
-        """Words that can be predicted."""
+        """How many vocabulary entries it predicts."""
         return self.parts[0].vocab_size
 
     @property
-    def multiplications(self) -> int:
-        """Multiplications for one token."""
-        return sum(part.multiplications for part in self.parts)
+    def multiplications(self) -> int | None:
+        """Multiplications for one token; None where those of a part are not known."""
+        each = [part.multiplications for part in self.parts]
+        return None if None in each else sum(count for count in each if count is not None)
 
-    @property
-    def width(self) -> int:
-        """Of all its states together."""
-        return len(self.keys) * (width_of(self.parts[0]) // len(self.parts[0].keys))
+    def at_temperature(self, tau: float) -> Self:
+        """A mixture has no τ of its own."""
+        if tau != self.tau:
+            raise UsageError("a mixture of components has no temperature: each part has its own")
+        return self
+
+    def to(self, device: torch.device) -> Self:
+        """The same mixture with its tensors on `device`."""
+        return replace(self, parts=tuple(part.to(device) for part in self.parts))
+
+    def prepare(self) -> None:
+        """Open what the parts need."""
+        for part in self.parts:
+            part.prepare()
 
     def logprobs(self, states: torch.Tensor) -> torch.Tensor:
-        """log p (B, V) for states (B, X)."""
-        return self._mixed([part.logprobs(h) for part, h in self._each(states)])
-
-    def target_losses(self, states: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """-log p(target) (B,)."""
-        return -self._mixed([-part.target_losses(h, targets) for part, h in self._each(states)])
-
-    def target_logprobs(
-        self, states: NDArray[Any], targets: NDArray[np.integer]
-    ) -> NDArray[np.float64]:
-        """log p of one target for each state, a block at a time."""
-        return in_blocks(self.target_losses, states, targets, _ROWS)
-
-    def _mixed(self, logs: list[torch.Tensor]) -> torch.Tensor:
-        weights = torch.tensor(self.shares, dtype=torch.float64, device=logs[0].device).log()
-        weighted = torch.stack(
-            [values + weight for values, weight in zip(logs, weights, strict=True)]
-        )
-        return weighted.logsumexp(0).float()
-
-    def _each(self, states: torch.Tensor) -> list[tuple[Single, torch.Tensor]]:
-        """Every part with the states that it reads."""
+        """log p over the vocabulary (B, V) for hidden states (B, X)."""
         columns = dict(zip(self.keys, states.chunk(len(self.keys), dim=1), strict=True))
-        return [
-            (part, torch.cat([columns[key] for key in part.keys], dim=1)) for part in self.parts
+        logs = [
+            part.logprobs(torch.cat([columns[key] for key in part.keys], dim=1))
+            for part in self.parts
         ]
+        weights = torch.tensor(self.weights, dtype=torch.float64, device=states.device).log()
+        weighted = [values + weight for values, weight in zip(logs, weights, strict=True)]
+        return torch.stack(weighted).logsumexp(0).float()
+
+    def target_scores(self, queries: Queries) -> TargetScores:
+        """log p of a text's targets, the parts at their own τ."""
+        logs = np.stack([part.target_logprobs(queries) for part in self.parts])
+        weights = np.asarray(self.weights)[:, None]
+        with np.errstate(divide="ignore"):  # a weight of zero
+            return _FixedScores(logsumexp(logs + np.log(weights), axis=0))
+
+
+class _FixedScores(TargetScores):
+    """log-probabilities that do not depend on τ."""
+
+    has_temperature = False
+    unit = 1.0
+
+    def __init__(self, logs: Logs) -> None:
+        self.logs = logs
+
+    def logprobs(self, tau: float) -> Logs:
+        return self.logs

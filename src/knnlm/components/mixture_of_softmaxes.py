@@ -1,33 +1,33 @@
-"""A mixture of softmaxes over one output embedding: R views of the state, each with its own
-distribution.
+"""A mixture of softmaxes over one output embedding: R projections of the hidden state.
 
-    p(w) = Σ_r π_r(h) · softmax(E · (A_r h + a_r) / τ)_w          π(h) = softmax(G h + g)
+    p(v) = Σ_r π_r(h) · softmax(E · (A_r h + a_r) / τ)_v          π(h) = softmax(G h + g)
 
-After Yang et al. (2017) as the paper's code has it: linear views with a bias and no tanh. Our
-`embedding` is E (W_sm or a fine-tuned copy), `views` A, `gate` G. In log space throughout. Knows
-nothing of how they are learned or of λ."""
+After Yang et al. (2017) as the paper's code has it: linear projections with a bias and no tanh. Our
+`embedding` is E (W_sm or a fine-tuned copy), `projections` A, `gate` G. In log space throughout.
+"""
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import ClassVar
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from knnlm.components.base import in_blocks
-from knnlm.components.head import target_losses
-
-_ROWS = 1024
+from knnlm.components.base import LearnedComponent
+from knnlm.components.head import softmax_losses
 
 
-class MixtureOfSoftmaxes(NamedTuple):
-    """A learned substitute of the store. Safe for concurrent calls."""
+@dataclass(frozen=True, eq=False)
+class MixtureOfSoftmaxes(LearnedComponent):
+    """A mixture of softmaxes."""
+
+    kind: ClassVar[str] = "mixture-of-softmaxes"
+    block: ClassVar[int] = 1024
 
     keys: tuple[str, ...]
     embedding: torch.Tensor
     """(V, D)"""
-    views: torch.Tensor
+    projections: torch.Tensor
     """(R, D, D)"""
-    view_bias: torch.Tensor
+    projection_bias: torch.Tensor
     """(R, D)"""
     gate: torch.Tensor
     """(R, D)"""
@@ -37,42 +37,41 @@ class MixtureOfSoftmaxes(NamedTuple):
 
     @property
     def vocab_size(self) -> int:
-        """Words that can be predicted."""
+        """How many vocabulary entries it predicts."""
         return len(self.embedding)
 
     @property
     def multiplications(self) -> int:
         """Multiplications for one token."""
-        return len(self.views) * self.embedding.numel() + self.views.numel() + self.gate.numel()
+        scores = len(self.projections) * self.embedding.numel()
+        return scores + self.projections.numel() + self.gate.numel()
+
+    @property
+    def width(self) -> int:
+        """Width of the hidden state."""
+        return self.embedding.shape[1]
 
     def logprobs(self, states: torch.Tensor) -> torch.Tensor:
-        """log p (B, V) for states (B, D)."""
+        """log p over the vocabulary (B, V) for hidden states (B, D)."""
         h = states.float()
-        shares = self._shares(h)
         parts = [
-            share[:, None] + scores.log_softmax(1)
-            for share, scores in zip(shares, self._scores(h), strict=True)
+            log_share[:, None] + scores.log_softmax(1)
+            for log_share, scores in zip(self._log_shares(h), self._scores(h), strict=True)
         ]
         return torch.stack(parts).logsumexp(0)
 
     def target_losses(self, states: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """-log p(target) (B,)."""
-        own = [-target_losses(scores, targets) for scores in self._scores(states)]
-        return -(self._shares(states) + torch.stack(own)).logsumexp(0)
+        """-log p(target) (B,), differentiable."""
+        logs = [-softmax_losses(scores, targets) for scores in self._scores(states)]
+        return -(self._log_shares(states) + torch.stack(logs)).logsumexp(0)
 
-    def target_logprobs(
-        self, states: NDArray[Any], targets: NDArray[np.integer]
-    ) -> NDArray[np.float64]:
-        """log p of one target for each state, a block at a time."""
-        return in_blocks(self.target_losses, states, targets, _ROWS)
-
-    def _shares(self, states: torch.Tensor) -> torch.Tensor:
+    def _log_shares(self, states: torch.Tensor) -> torch.Tensor:
         """log π (R, B)."""
         return (states @ self.gate.T + self.gate_bias).log_softmax(1).T
 
     def _scores(self, states: torch.Tensor) -> list[torch.Tensor]:
-        """Scores (B, V) of each view."""
+        """Scores (B, V) of each softmax."""
         return [
-            (states @ view.T + bias) / self.tau @ self.embedding.T
-            for view, bias in zip(self.views, self.view_bias, strict=True)
+            (states @ projection.T + bias) / self.tau @ self.embedding.T
+            for projection, bias in zip(self.projections, self.projection_bias, strict=True)
         ]

@@ -1,32 +1,32 @@
-"""A small network over several states at once, with an output embedding of its own.
+"""An MLP over several hidden states at once, with an output embedding of its own.
 
-    p = softmax(E · f(x) / τ)        x = the states, one after the other        f(x) = A x + B · gelu(H · norm(x) + b)
+    p = softmax(E · f(x) / τ)        x = the hidden states, one after the other
+    f(x) = A x + B · gelu(H · norm(x) + b)
 
-`norm` is a LayerNorm without gain or bias of each state by itself. With A selecting ffn, B = 0 and
-E = W_sm it is the LM itself, which is where learning begins. Knows nothing of how it is learned or
-of λ."""
+`norm` is a LayerNorm without gain or bias of each hidden state by itself. With A selecting ffn, B =
+0 and E = W_sm it is the LM itself, which is where training starts."""
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import ClassVar
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch.nn.functional import gelu, layer_norm
 
-from knnlm.components.base import in_blocks
-from knnlm.components.head import target_losses
-
-_ROWS = 2048
+from knnlm.components.base import LearnedComponent
+from knnlm.components.head import softmax_losses
 
 
-class MLP(NamedTuple):
-    """A learned substitute of the store. Safe for concurrent calls."""
+@dataclass(frozen=True, eq=False)
+class MLP(LearnedComponent):
+    """A small MLP over att and ffn."""
+
+    kind: ClassVar[str] = "mlp"
 
     keys: tuple[str, ...]
     embedding: torch.Tensor
     """E (V, D)"""
     direct: torch.Tensor
-    """A (D, X), X the width of all states together"""
+    """A (D, X), X the width of all hidden states together"""
     inner: torch.Tensor
     """H (U, X)"""
     inner_bias: torch.Tensor
@@ -37,29 +37,27 @@ class MLP(NamedTuple):
 
     @property
     def vocab_size(self) -> int:
-        """Words that can be predicted."""
+        """How many vocabulary entries it predicts."""
         return len(self.embedding)
 
     @property
     def multiplications(self) -> int:
         """Multiplications for one token."""
-        return sum(
-            matrix.numel() for matrix in (self.embedding, self.direct, self.inner, self.outer)
-        )
+        matrices = (self.embedding, self.direct, self.inner, self.outer)
+        return sum(matrix.numel() for matrix in matrices)
+
+    @property
+    def width(self) -> int:
+        """Width of all hidden states together."""
+        return self.direct.shape[1]
 
     def logprobs(self, states: torch.Tensor) -> torch.Tensor:
-        """log p (B, V) for states (B, X)."""
+        """log p over the vocabulary (B, V) for hidden states (B, X)."""
         return self._scores(states.float()).log_softmax(1)
 
     def target_losses(self, states: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """-log p(target) (B,)."""
-        return target_losses(self._scores(states), targets)
-
-    def target_logprobs(
-        self, states: NDArray[Any], targets: NDArray[np.integer]
-    ) -> NDArray[np.float64]:
-        """log p of one target for each state, a block at a time."""
-        return in_blocks(self.target_losses, states, targets, _ROWS)
+        """-log p(target) (B,), differentiable."""
+        return softmax_losses(self._scores(states), targets)
 
     def _scores(self, states: torch.Tensor) -> torch.Tensor:
         parts = states.unflatten(1, (len(self.keys), -1))

@@ -1,11 +1,11 @@
-"""A component in a file: its tensors as safetensors, its other fields and what it belongs to in the
-file's own header.
+"""A component as tensors and JSON: what of it is written to disk, and how it is made again.
 
     FILE.safetensors    tensors by the names of the component's fields; header: kind, fields, about
-                        of several together, by the place of each and the name: 0.centroids, 1.weight
+                        parts of a mixture have their number before the name: 0.centroids, 1.weight
 
-No code is stored and none is run on loading. Knows nothing of where files are kept or of how
-components are learned."""
+A component that retrieves is written as its settings alone: its entries stay in the datastore. No
+code is stored and none is run on loading.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,104 +13,123 @@ from typing import Any, NamedTuple
 
 import torch
 
+from knnlm.components.base import Component, LearnedComponent
 from knnlm.components.clusters import Clusters
+from knnlm.components.full_datastore import FullDatastore
 from knnlm.components.head import Head
+from knnlm.components.knn import KNN
 from knnlm.components.mixture import Mixture
 from knnlm.components.mixture_of_softmaxes import MixtureOfSoftmaxes
 from knnlm.components.mlp import MLP
-from knnlm.components.single import Single, width_of
-from knnlm.errors import DamagedError, unknown
+from knnlm.datastore.entries import Entries
+from knnlm.errors import DamagedError, KnnlmError, unknown
+from knnlm.search.retrieval import Retrieval
+from knnlm.similarity import checked_metric
 from knnlm.tensors import read_tensors, save_tensors
 
-Component = Single | Mixture
-KINDS: dict[str, type[Component]] = {
-    "embeddings": Head,
-    "softmaxes": MixtureOfSoftmaxes,
-    "network": MLP,
-    "clusters": Clusters,
-    "together": Mixture,
+LEARNED: dict[str, type[LearnedComponent]] = {
+    kind.kind: kind for kind in (Clusters, Head, MixtureOfSoftmaxes, MLP)
 }
 
 
+class SavedState(NamedTuple):
+    """A component taken apart: its kind, its tensors, and its other fields as JSON."""
+
+    kind: str
+    tensors: dict[str, torch.Tensor]
+    fields: dict[str, Any]
+
+
 class Saved(NamedTuple):
-    """A component and what was said of it when it was saved."""
+    """A component and the note that was written with it."""
 
     component: Component
     about: dict[str, Any]
 
 
-def kind_of(component: Component) -> str:
-    """Its name in files."""
-    return next(name for name, kind in KINDS.items() if isinstance(component, kind))
+def take_apart(component: Component) -> SavedState:
+    """What of a component is written to disk."""
+    if isinstance(component, LearnedComponent):
+        return SavedState(component.kind, component.tensors(), component.plain_fields())
+    if isinstance(component, KNN):
+        fields = {**component.retrieval.as_json(), "tau": component.tau}
+        return SavedState("knn", {}, fields)
+    if isinstance(component, FullDatastore):
+        fields = {"key": component.key, "metric": component.metric, "tau": component.tau}
+        return SavedState("full-datastore", {}, fields)
+    if isinstance(component, Mixture):
+        states = [take_apart(part) for part in component.parts]
+        tensors = {
+            f"{number}.{name}": tensor
+            for number, state in enumerate(states)
+            for name, tensor in state.tensors.items()
+        }
+        parts = [{"kind": state.kind, "fields": state.fields} for state in states]
+        return SavedState("mixture", tensors, {"weights": list(component.weights), "parts": parts})
+    raise TypeError(f"a {type(component).__name__} cannot be saved")
+
+
+def put_together(state: SavedState, entries: Entries | None = None) -> Component:
+    """The component that `take_apart` took apart.
+
+    Args:
+        state: Its kind, tensors and fields.
+        entries: The datastore, for components that retrieve from one.
+
+    Raises:
+        UsageError: If the kind is unknown.
+    """
+    kind, tensors, fields = state
+    if kind in LEARNED:
+        return LEARNED[kind].from_fields(tensors, fields)
+    if kind == "mixture":
+        parts = [
+            put_together(SavedState(part["kind"], _part(tensors, number), part["fields"]), entries)
+            for number, part in enumerate(fields["parts"])
+        ]
+        return Mixture(tuple(parts), tuple(fields["weights"]))
+    if kind not in ("knn", "full-datastore"):
+        raise unknown("kind of component", kind, [*LEARNED, "knn", "full-datastore", "mixture"])
+    if entries is None:
+        raise KnnlmError(f"a {kind} component needs its datastore: open it through the datastore")
+    if kind == "knn":
+        return KNN(entries, Retrieval.from_json(fields), float(fields["tau"]))
+    metric = checked_metric(fields["metric"])
+    return FullDatastore(entries, fields["key"], metric, float(fields["tau"]))
 
 
 def save_component(file: Path, component: Component, about: Mapping[str, Any]) -> None:
-    """Write it; whole or not at all."""
-    header: dict[str, Any] = {"kind": kind_of(component), "about": dict(about)}
-    if isinstance(component, Mixture):
-        found = [_apart(part) for part in component.parts]
-        tensors = {
-            f"{place}.{name}": value
-            for place, (held, _) in enumerate(found)
-            for name, value in held.items()
-        }
-        parts = [
-            {"kind": kind_of(p), "fields": plain}
-            for p, (_, plain) in zip(component.parts, found, strict=True)
-        ]
-        header["fields"] = {"shares": list(component.shares), "parts": parts}
-    else:
-        tensors, header["fields"] = _apart(component)
-    save_tensors(file, tensors, header)
+    """Write a component to a file, whole or not at all."""
+    kind, tensors, fields = take_apart(component)
+    save_tensors(file, tensors, {"kind": kind, "about": dict(about), "fields": fields})
 
 
-def load_component(file: Path) -> Saved:
-    """Read it again."""
+def load_component(file: Path, entries: Entries | None = None) -> Saved:
+    """Read a component from a file.
+
+    Raises:
+        DamagedError: If its tensors and fields do not make a component.
+        UsageError: If its kind is unknown.
+    """
     tensors, header = read_tensors(file)
-    if header.get("kind") not in KINDS:
-        raise unknown("kind of component", str(header.get("kind")), KINDS)
     try:
-        component = _made(header["kind"], tensors, header["fields"])
-        about = header["about"]
-        width = component.width if isinstance(component, Mixture) else width_of(component)
-        if component.logprobs(torch.zeros(1, width)).shape != (1, component.vocab_size):
-            raise ValueError("shapes")
+        state = SavedState(str(header["kind"]), tensors, header["fields"])
+        component = put_together(state, entries)
+        _check_shapes(component)
+        return Saved(component, header["about"])
     except (KeyError, TypeError, ValueError, RuntimeError, IndexError, AttributeError) as error:
         raise DamagedError(f"the parts of {file} do not make a component: make it again") from error
-    return Saved(component, about)
 
 
-def on_device(component: Component, device: torch.device) -> Component:
-    """The same with its tensors there."""
-    if isinstance(component, Mixture):
-        return component._replace(parts=tuple(on_device(part, device) for part in component.parts))  # type: ignore[misc]
-    tensors: dict[str, Any] = {
-        n: v.to(device) for n, v in component._asdict().items() if isinstance(v, torch.Tensor)
-    }
-    return component._replace(**tensors)
+def _part(tensors: Mapping[str, torch.Tensor], number: int) -> dict[str, torch.Tensor]:
+    prefix = f"{number}."
+    return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
 
 
-def _apart(component: Single) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    """Its tensors, and its other fields."""
-    fields = component._asdict()
-    tensors = {
-        name: value.detach().contiguous()
-        for name, value in fields.items()
-        if isinstance(value, torch.Tensor)
-    }
-    return tensors, {name: value for name, value in fields.items() if name not in tensors}
-
-
-def _made(kind: str, tensors: Mapping[str, torch.Tensor], fields: Mapping[str, Any]) -> Any:
-    """A component from what was apart."""
-    if KINDS[kind] is not Mixture:
-        return KINDS[kind](**{**tensors, **fields, "keys": tuple(fields["keys"])})
-    parts = []
-    for place, part in enumerate(fields["parts"]):
-        mine = {
-            name.removeprefix(f"{place}."): t
-            for name, t in tensors.items()
-            if name.startswith(f"{place}.")
-        }
-        parts.append(_made(part["kind"], mine, part["fields"]))
-    return Mixture(tuple(parts), tuple(fields["shares"]))
+def _check_shapes(component: Component) -> None:
+    """Predict once: tensors that do not fit together raise here, not in the middle of a text."""
+    for part in component.parts if isinstance(component, Mixture) else (component,):
+        if isinstance(part, LearnedComponent):
+            shape = part.logprobs(torch.zeros(1, part.width)).shape
+            if shape != (1, component.vocab_size):
+                raise ValueError(f"logits of shape {tuple(shape)}")

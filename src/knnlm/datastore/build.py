@@ -1,27 +1,35 @@
-"""Text + model → store, in order, in bounded memory, resumable.
+"""Text + model → entries on disk: in order, in bounded memory, resumable.
 
-The stream of windows is cut into groups of about GROUP_TOKENS; a part ends where a group does. Both
-depend on the text alone, so a resumed build runs the same groups and writes the same bytes. What
-was committed is skipped, after its tokens and their places were compared with the text. Knows
-nothing of search."""
+The stream of windows is cut into groups of about GROUP_TOKENS, and a part ends where a group does.
+Both depend on the text alone, so a resumed build runs the same groups and writes the same bytes. It
+skips what was committed, after comparing its tokens and their positions with the text."""
 
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from knnlm.datastore.entries import DOCUMENTS, KIND, DocumentInfo, Entries, open_entries
-from knnlm.datastore.table import ColumnType, Table, TableWriter, open_table
+from knnlm.datastore.table import ColumnType, Table, open_table
+from knnlm.datastore.table_writer import TableWriter
 from knnlm.errors import KnnlmError, UsageError
 from knnlm.files import write_lock
-from knnlm.hidden_states import AttLocation, StateReader, checked_keys, default_keys
-from knnlm.hidden_states.forward import Piece, window_columns, window_entries
+from knnlm.hidden_states import (
+    AttLocation,
+    StateReader,
+    TokenWindow,
+    checked_keys,
+    compute_entries,
+    default_keys,
+    token_columns,
+)
 from knnlm.models.load import LanguageModel
 from knnlm.progress import ProgressBar, log
 from knnlm.text.documents import Source
-from knnlm.text.tokenizer import encode
-from knnlm.text.windows import check_window, windows
+from knnlm.text.tokenizer import encode_documents
+from knnlm.text.windows import check_window, cut_windows
 
 GROUP_TOKENS = 1 << 14
 PART_ROWS = 1 << 18
@@ -41,47 +49,58 @@ def build_entries(
     logprobs: bool = False,
     dtype: str = "float16",
     part_rows: int = PART_ROWS,
-    instead: AttLocation | None = None,
+    replace_att: AttLocation | None = None,
 ) -> Entries:
-    """Run `lm` over `text` and store what it saw in `out`; an interrupted build there is continued.
+    """Run a model over a text and store one entry for each token that it predicts.
 
-    `keys` are both where "att" is known for the model (or `att_module` names the module that reads
-    it), else "ffn". `instead` is a state to read in the place of att, for experiments; the
-    manifest's `taps` say which."""
+    An interrupted build in `out` resumes; a finished one with the same settings is opened.
+
+    Args:
+        lm: The model.
+        text: The documents.
+        out: Folder for the entries.
+        keys: Which hidden states to store; by default "att" and "ffn", or "ffn" alone where att is
+            not known for the model.
+        att_module: Path of the module whose input is att, for a model that is not known.
+        window: Tokens that the model reads at once; by default all it can, at most 1024.
+        stride: Tokens from one window to the next; by default half of `window`.
+        logprobs: Whether to store log p_LM of every target too.
+        dtype: How states are stored: "float16" or "float32".
+        part_rows: Entries after which a part is committed.
+        replace_att: A state to store instead of att, for experiments.
+
+    Returns:
+        The entries, open for reading.
+
+    Raises:
+        KnnlmError: The text is empty, the model cannot be read, the folder holds something else,
+            or the text changed since the build was interrupted.
+        UsageError: A setting is unknown or impossible.
+
+    Example:
+        >>> lm = load_model("gpt2")
+        >>> entries = build_entries(lm, Files((Path("notes.txt"),)), Path("store"))
+    """
     window, stride = resolve_window(lm, window, stride)
-    if dtype not in DTYPES:
-        raise UsageError(f"unknown dtype '{dtype}': choose one of {', '.join(DTYPES)}")
-    if (out / "config.json").is_file():
-        raise KnnlmError(f"{out} is a model folder: choose another --out for the store")
-    if keys is None:
-        keys, note = default_keys(lm.model, att_module)
-        if note:
-            log.warning(note)
-    with StateReader(lm.model, checked_keys(keys), att_module, instead=instead) as reader:
-        meta = {
-            "model": lm.identity(),
-            "text": text.describe(),
-            "keys": list(reader.keys),
-            "taps": reader.describe(),
-            "att_module": att_module,
-            "window": window,
-            "stride": stride,
-            "part_rows": part_rows,
-        }
-        columns = _columns(reader, DTYPES[dtype], logprobs)
-        if TableWriter(out, KIND, columns, meta).manifest[
-            "complete"
-        ]:  # who only reads needs no lock
-            return open_entries(out)
-        with write_lock(out), TableWriter(out, KIND, columns, meta) as writer:
-            if not writer.manifest["complete"]:
-                _Build(lm, reader, writer, dtype, logprobs).run(text, window, stride, part_rows)
+    options = _Options(att_module, window, stride, logprobs, dtype, part_rows)
+    _check_request(out, dtype)
+    keys = _default_keys(lm, att_module) if keys is None else checked_keys(keys)
+    with StateReader(lm.model, keys, att_module, replace_att=replace_att) as reader:
+        _build(lm, reader, text, out, options)
     return open_entries(out)
 
 
 def resolve_window(lm: LanguageModel, window: int | None, stride: int | None) -> tuple[int, int]:
-    """The window (default: what the model can read, at most 1024) and the stride (default: half of
-    it)."""
+    """Fill in the defaults of window and stride, and check them.
+
+    Args:
+        lm: The model.
+        window: Tokens that the model reads at once; None means all it can, at most 1024.
+        stride: Tokens from one window to the next; None means half of the window.
+
+    Raises:
+        UsageError: They are impossible, or longer than the model can read.
+    """
     longest = lm.positions
     if window is None:
         window = min(longest or LONGEST_DEFAULT_WINDOW, LONGEST_DEFAULT_WINDOW)
@@ -90,80 +109,121 @@ def resolve_window(lm: LanguageModel, window: int | None, stride: int | None) ->
     return window, stride
 
 
+class _Options(NamedTuple):
+    """What was asked for, with every default filled in."""
+
+    att_module: str | None
+    window: int
+    stride: int
+    logprobs: bool
+    dtype: str
+    part_rows: int
+
+
+def _check_request(out: Path, dtype: str) -> None:
+    if dtype not in DTYPES:
+        raise UsageError(f"unknown dtype '{dtype}': choose one of {', '.join(DTYPES)}")
+    if (out / "config.json").is_file():
+        raise KnnlmError(f"{out} is a model folder: choose another --out for the datastore")
+
+
+def _default_keys(lm: LanguageModel, att_module: str | None) -> tuple[str, ...]:
+    keys, note = default_keys(lm.model, att_module)
+    if note:
+        log.warning(note)
+    return keys
+
+
+def _build(
+    lm: LanguageModel, reader: StateReader, text: Source, out: Path, options: _Options
+) -> None:
+    """Write the table in `out`, unless it is complete."""
+    meta = {
+        "model": lm.identity(),
+        "text": text.describe(),
+        "keys": list(reader.keys),
+        "taps": reader.describe(),
+        "att_module": options.att_module,
+        "window": options.window,
+        "stride": options.stride,
+        "part_rows": options.part_rows,
+    }
+    columns = _columns(reader, options)
+    if TableWriter(out, KIND, columns, meta).manifest["complete"]:
+        return  # without the lock: reading needs none
+    with write_lock(out), TableWriter(out, KIND, columns, meta) as writer:
+        # another process may have finished it before we held the lock
+        if not writer.manifest["complete"]:
+            _Build(lm, reader, writer, options).run(text)
+
+
 class _Build:
-    """One run of a build: the stream of pieces, what is skipped, what is counted."""
+    """One run of a build: skips the entries that are committed, computes and writes the others."""
 
     def __init__(
-        self,
-        lm: LanguageModel,
-        reader: StateReader,
-        writer: TableWriter,
-        dtype: str,
-        logprobs: bool,
+        self, lm: LanguageModel, reader: StateReader, writer: TableWriter, options: _Options
     ) -> None:
-        self.lm, self.reader, self.writer = lm, reader, writer
-        self.dtype, self.logprobs = dtype, logprobs
-        self.documents: list[DocumentInfo] = []  # begun since the last commit
-        self.words = self.count = self.rows = 0
+        self.lm, self.reader, self.writer, self.options = lm, reader, writer, options
+        self.begun_documents: list[DocumentInfo] = []  # since the last commit
+        self.documents = self.words = self.entries = 0  # so far
 
-    def run(self, text: Source, window: int, stride: int, part_rows: int) -> None:
-        committed = self.writer.rows
-        before = open_table(self.writer.path, KIND, unfinished=True) if committed else None
+    def run(self, text: Source) -> None:
+        options, committed = self.options, self.writer.rows
+        stored = open_table(self.writer.path, KIND, unfinished=True) if committed else None
         if committed:
-            log.info(f"continuing after {committed:,} rows")
+            log.info(f"resuming after {committed:,} entries")
         with ProgressBar("build", None, "tokens", start=committed) as meter:
-            for group in _groups(self._pieces(text, window, stride)):
-                count = sum(p.window.scored for p in group)
-                if self.rows < committed:
-                    assert before is not None
-                    self._skip(before, group)
+            for group in _groups(self._token_windows(text)):
+                count = sum(w.window.scored for w in group)
+                if self.entries < committed:
+                    assert stored is not None
+                    self._compare(stored, group)
                 else:
                     self.writer.append(
-                        window_entries(self.reader, group, self.dtype, self.logprobs)
+                        compute_entries(self.reader, group, options.dtype, options.logprobs)
                     )
                     meter.advance(count)
-                self.rows += count
-                if self.rows == committed:
-                    self.documents.clear()
-                elif self.writer.pending >= part_rows:
+                self.entries += count
+                if self.entries == committed:
+                    self.begun_documents.clear()
+                elif self.writer.pending >= options.part_rows:
                     self._commit()
         self._finish(committed)
 
-    def _pieces(self, text: Source, window: int, stride: int) -> Iterator[Piece]:
+    def _token_windows(self, text: Source) -> Iterator[TokenWindow]:
         limit = self.lm.vocab_size
-        for number, encoded in enumerate(encode(self.lm.tokenizer, text)):
+        for number, encoded in enumerate(encode_documents(self.lm.tokenizer, text)):
             tokens = encoded.tokens
             if int(tokens.max()) >= limit:
                 raise KnnlmError(
                     f"document {encoded.name} has token {int(tokens.max())} but the model predicts "
-                    f"only {limit}: use "
-                    "the tokenizer that the model was trained with"
+                    f"only {limit}: use the tokenizer that the model was trained with"
                 )
-            self.count, self.words = number + 1, self.words + encoded.words
-            self.documents.append(
+            self.documents, self.words = number + 1, self.words + encoded.words
+            self.begun_documents.append(
                 DocumentInfo(encoded.name, len(tokens), encoded.words, int(tokens[0]))
             )
-            for w in windows(len(tokens), window, stride):
-                yield Piece(number, w, tokens[w.start : w.stop + 1])
+            for w in cut_windows(len(tokens), self.options.window, self.options.stride):
+                yield TokenWindow(number, w, tokens[w.start : w.stop + 1])
 
-    def _skip(self, before: Table, group: list[Piece]) -> None:
-        for name, wanted in window_columns(group).items():
-            if not np.array_equal(
-                before.columns[name].read(self.rows, self.rows + len(wanted)), wanted
-            ):
+    def _compare(self, stored: Table, group: list[TokenWindow]) -> None:
+        """Refuse a text that differs from the one whose entries are committed."""
+        for name, values in token_columns(group).items():
+            committed = stored.columns[name].read(self.entries, self.entries + len(values))
+            if not np.array_equal(committed, values):
                 raise KnnlmError(
                     f"the text differs from the one {self.writer.path} was begun with: choose "
                     "another --out"
                 )
 
     def _commit(self) -> None:
-        self.writer.commit({DOCUMENTS: json.dumps(self.documents).encode()})
-        self.documents.clear()
+        self.writer.commit({DOCUMENTS: json.dumps(self.begun_documents).encode()})
+        self.begun_documents.clear()
 
     def _finish(self, committed: int) -> None:
-        if self.rows == 0:
+        if self.entries == 0:
             raise KnnlmError("the text is empty: there is nothing to predict in it")
-        if self.rows < committed:
+        if self.entries < committed:
             raise KnnlmError(
                 f"the text is shorter than the one {self.writer.path} was begun with: choose "
                 "another --out"
@@ -172,26 +232,28 @@ class _Build:
         self.writer.finish(
             {
                 "words": self.words,
-                "documents": self.count,
+                "documents": self.documents,
                 "model_source": self.lm.source,
                 "adapter": self.lm.adapter,
             }
         )
 
 
-def _columns(reader: StateReader, dtype: str, logprobs: bool) -> dict[str, ColumnType]:
+def _columns(reader: StateReader, options: _Options) -> dict[str, ColumnType]:
+    dtype = DTYPES[options.dtype]
     columns = {key: ColumnType(dtype, width) for key, width in reader.widths().items()}
-    if logprobs:
+    if options.logprobs:
         columns["lm_logprob"] = ColumnType("<f4", 0)
     return columns | {name: ColumnType("<i4", 0) for name in ("target", "document", "position")}
 
 
-def _groups(pieces: Iterator[Piece]) -> Iterator[list[Piece]]:
-    group: list[Piece] = []
+def _groups(token_windows: Iterator[TokenWindow]) -> Iterator[list[TokenWindow]]:
+    """Cut the stream of windows into groups of about GROUP_TOKENS."""
+    group: list[TokenWindow] = []
     size = 0
-    for piece in pieces:
-        group.append(piece)
-        size += len(piece.tokens)
+    for w in token_windows:
+        group.append(w)
+        size += len(w.tokens)
         if size >= GROUP_TOKENS:
             yield group
             group, size = [], 0

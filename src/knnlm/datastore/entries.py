@@ -1,17 +1,18 @@
-"""A store open for reading: columns, documents, and the text that stands around a row.
+"""The entries of one text under one model, open for reading. A datastore and the queries of an
+evaluation text are both `Entries`.
 
-Knows the meaning of the columns (DESIGN: one row per predicted token); knows nothing of search.
-
-| column       | type        | what                                                   |
-|--------------|-------------|--------------------------------------------------------|
-| `att`, `ffn` | fp16, (D,)  | the state that predicted the token                     |
-| `target`     | int32       | the token                                              |
-| `document`   | int32       | its document, counted from 0                           |
-| `position`   | int32       | its place in the document; the first token has place 0 |
-| `lm_logprob` | fp32        | log p_LM(target), where it was asked for               |
+| column       | type             | meaning                                           |
+|--------------|------------------|---------------------------------------------------|
+| `att`, `ffn` | fp16 or fp32, D  | the hidden state that predicted the token         |
+| `target`     | int32            | the token                                         |
+| `document`   | int32            | number of its document, from 0                    |
+| `position`   | int32            | its position in the document; the first token has |
+|              |                  | position 0 and is never a target                  |
+| `lm_logprob` | fp32             | log p_LM(target), where it was asked for          |
 """
 
 import json
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,29 +20,51 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from knnlm.datastore.table import Column, Table, checked_file, open_table, verify_table
+from knnlm.datastore.manifest import checked_file
+from knnlm.datastore.table import Column, Table, open_table, verify_table
 from knnlm.errors import DamagedError, KnnlmError, unknown
 from knnlm.files import fingerprint
 from knnlm.hidden_states import KEYS
 from knnlm.models.load import LanguageModel
 
-KIND = "states"
+KIND = "states"  # what a manifest calls a table of entries
 DOCUMENTS = "documents.json"
-REMEDY = "run the same 'knnlm build' again to continue it"
+_RESUME = "run the same 'knnlm build' again to continue it"
 
 
 class DocumentInfo(NamedTuple):
-    """A document of the store: its name, its tokens with the first, the words predicted, and the
-    first token."""
+    """A document of the text that was read.
+
+    Attributes:
+        name: Its name.
+        tokens: How many tokens it has, with the first, which is not predicted.
+        words: How many words its targets spell.
+        first_token: Its first token, often bos.
+    """
 
     name: str
     tokens: int
     words: int
-    first: int
+    first_token: int
 
 
 class Entries:
-    """States of a text under a model. Cheap to open; columns are memory-mapped."""
+    """The entries of a text under a model: hidden states and the tokens they predicted.
+
+    Cheap to open: columns are memory-mapped, and what is read is checked when it is first used.
+
+    Attributes:
+        path: Its folder.
+        count: How many entries there are.
+        words: How many words their targets spell, for perplexity per word.
+        meta: How it was built: model, text, keys, window and stride.
+        table: The table on disk.
+
+    Example:
+        >>> entries = open_entries("store")
+        >>> entries.states(["att"]).shape, entries.targets.shape
+        ((51200, 1024), (51200,))
+    """
 
     def __init__(self, table: Table) -> None:
         self.table = table
@@ -52,20 +75,25 @@ class Entries:
 
     @cached_property
     def fingerprint(self) -> str:
-        """128 bits over the manifest, and so over every byte of the store."""
+        """128 bits that depend on every byte of the columns; caches are named after it."""
         return fingerprint({k: self.table.manifest[k] for k in ("columns", "parts", "rows")})
 
     @cached_property
     def targets(self) -> NDArray[np.int32]:
-        """All targets, in memory: four bytes a row. Checked against their checksum: a wrong token
-        votes silently."""
+        """The target of every entry, in memory: four bytes each.
+
+        They are compared with their checksum, because a wrong token would go unnoticed later.
+
+        Raises:
+            DamagedError: They are not what was written, or not tokens of the model.
+        """
         verify_table(self.table, ["target"])
         targets: NDArray[np.int32] = self.table.columns["target"].all()
         outside = targets[(targets < 0) | (targets >= self.vocab_size)]
         if len(outside):
             raise DamagedError(
-                f"{self.path} holds token {outside[0]}, outside the model's {self.vocab_size} "
-                "entries: build it anew"
+                f"{self.path} holds token {outside[0]}, outside the model's vocabulary of "
+                f"{self.vocab_size}: build it again"
             )
         return targets
 
@@ -76,11 +104,19 @@ class Entries:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Which states are stored."""
+        """Which hidden states are stored."""
         return tuple(self.meta["keys"])
 
     def key(self, name: str) -> Column:
-        """The column of states `name`."""
+        """The hidden states of one key, memory-mapped.
+
+        Args:
+            name: "att" or "ffn".
+
+        Raises:
+            KnnlmError: They are not stored.
+            UsageError: There is no such key.
+        """
         if name not in KEYS:
             raise unknown("key", name, KEYS)
         if name not in self.keys:
@@ -90,85 +126,127 @@ class Entries:
             )
         return self.table.columns[name]
 
+    def states(self, keys: Sequence[str]) -> NDArray[Any]:
+        """The hidden states of several keys side by side, in memory: for evaluation texts.
+
+        Args:
+            keys: Which, in this order.
+
+        Returns:
+            States (count, D₁ + D₂ + …).
+        """
+        return np.concatenate([self.key(key).all() for key in keys], axis=1)
+
     @cached_property
     def lm_logprob(self) -> NDArray[np.float32]:
-        """log p_LM of every target."""
+        """log p_LM of every target, in memory, compared with its checksum.
+
+        Raises:
+            KnnlmError: It was not asked for when the entries were built.
+            DamagedError: It is not what was written.
+        """
         if "lm_logprob" not in self.table.columns:
             raise KnnlmError(f"{self.path} holds no LM log-probabilities: build it with --logprobs")
         verify_table(self.table, ["lm_logprob"])
-        found: NDArray[np.float32] = self.table.columns["lm_logprob"].all()
-        return found
+        logprobs: NDArray[np.float32] = self.table.columns["lm_logprob"].all()
+        return logprobs
 
     @cached_property
     def documents(self) -> list[DocumentInfo]:
         """All documents, in order."""
-        found = []
+        documents = []
         for part in self.table.manifest["parts"]:
             file = checked_file(self.path, part, DOCUMENTS)
-            found += [DocumentInfo(*d) for d in json.loads(file.read_bytes())]
-        return found
+            documents += [DocumentInfo(*fields) for fields in json.loads(file.read_bytes())]
+        return documents
 
-    def context(self, row: int, before: int) -> NDArray[np.int32]:
-        """Up to `before` tokens that precede row's target in its document (its first token, often
-        bos, left out)."""
-        place = int(self.table.columns["position"].read(row, row + 1)[0])
-        found: NDArray[np.int32] = self.table.columns["target"].read(
-            row - min(before, place - 1), row
-        )
-        return found
+    def context(self, entry: int, before: int) -> NDArray[np.int32]:
+        """The tokens that precede an entry's target in its document.
 
-    def document_of(self, row: int) -> str:
-        """Name of the document that row's target is in."""
-        return self.documents[int(self.table.columns["document"].read(row, row + 1)[0])].name
+        Args:
+            entry: Number of the entry.
+            before: How many tokens at most. The document's first token, often bos, is left out.
+        """
+        position = int(self.table.columns["position"].read(entry, entry + 1)[0])
+        first = entry - min(before, position - 1)
+        tokens: NDArray[np.int32] = self.table.columns["target"].read(first, entry)
+        return tokens
+
+    def document_of(self, entry: int) -> str:
+        """Name of the document that an entry's target is in."""
+        number = int(self.table.columns["document"].read(entry, entry + 1)[0])
+        return self.documents[number].name
 
     @property
     def model_source(self) -> str:
-        """Where the model was when the store was built."""
+        """Where the model was when the entries were built."""
         return str(self.table.manifest["summary"]["model_source"])
 
     @property
     def adapter(self) -> str | None:
         """Where the model's adapter was, if it had one."""
-        found = self.table.manifest["summary"]["adapter"]
-        return None if found is None else str(found)
+        adapter = self.table.manifest["summary"]["adapter"]
+        return None if adapter is None else str(adapter)
 
     @property
     def dtype(self) -> str:
-        """How states are stored: float16 or float32."""
+        """How states are stored: "float16" or "float32"."""
         return np.dtype(self.key(self.keys[0]).type.dtype).name
 
-    def require(self, model: LanguageModel) -> None:
-        """Refuse a model or tokenizer that did not make this store."""
+    def require_model(self, model: LanguageModel) -> None:
+        """Refuse a model that did not make these entries.
+
+        Raises:
+            KnnlmError: Its weights or its tokenizer differ.
+        """
         self.require_weights(model.fingerprint, model.source)
         if self.meta["model"]["tokenizer"] != model.tokenizer_fingerprint:
             raise KnnlmError(
                 f"{self.path} was built with another tokenizer than the one of {model.source}: "
-                "restore that tokenizer, "
-                "or build a store with this one"
+                "restore that tokenizer, or build a datastore with this one"
             )
 
     def require_weights(self, fingerprint: str, source: str) -> None:
-        """Refuse the weights of another model; `source` names them."""
+        """Refuse weights that did not make these entries.
+
+        Args:
+            fingerprint: Fingerprint of the model's weights.
+            source: What to call the model in the error.
+
+        Raises:
+            KnnlmError: The fingerprint differs.
+        """
         if self.meta["model"]["fingerprint"] != fingerprint:
             raise KnnlmError(
                 f"{self.path} was built with another model ({self.model_source}) than {source}: "
-                "use that model, "
-                "or build a store with this one"
+                "use that model, or build a datastore with this one"
             )
 
     def verify(self, *columns: str) -> int:
-        """Check these columns (default: every file) against their checksums; returns the bytes
-        read."""
+        """Compare columns with their checksums.
+
+        Args:
+            *columns: Which; without any, every file.
+
+        Returns:
+            How many bytes were read.
+
+        Raises:
+            DamagedError: A file is missing, or not what was written.
+        """
         read = verify_table(self.table, columns or None)
         assert len(self.targets) == self.count
         return read
 
 
-def states_of(queries: Entries, keys: tuple[str, ...]) -> NDArray[Any]:
-    """The states of an evaluation text under several keys, one after the other, in memory."""
-    return np.concatenate([queries.key(key).all() for key in keys], axis=1)
-
-
 def open_entries(path: str | Path) -> Entries:
-    """Open a finished store."""
-    return Entries(open_table(Path(path), KIND, REMEDY))
+    """Open the entries in a folder: a datastore, or an evaluation text.
+
+    Args:
+        path: The folder that `build_entries` wrote.
+
+    Raises:
+        KnnlmError: There are none, or their build has not finished.
+        DamagedError: A file is missing or has another size; checksums are compared later.
+    """
+    return Entries(open_table(Path(path), KIND, _RESUME))

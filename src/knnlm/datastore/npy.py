@@ -1,8 +1,5 @@
-"""A .npy file that grows: rows are streamed and the header, of constant length, is rewritten at the
-end.
-
-Standard format 1.0, readable by any NumPy. Knows nothing of tables.
-"""
+"""A .npy file that grows: rows are streamed, and the header, of constant length, is rewritten at
+the end. Standard format 1.0, readable by any NumPy."""
 
 import contextlib
 import io
@@ -15,7 +12,15 @@ from numpy.typing import NDArray
 
 
 class NpyWriter:
-    """Streams rows of one dtype and width to a file; `close` makes them durable."""
+    """Streams rows of one dtype and width to a file; `close` makes them durable.
+
+    Until then the header says that there are no rows.
+
+    Args:
+        path: The file; one that exists is overwritten.
+        dtype: NumPy's name of the dtype, with its byte order.
+        width: Numbers in a row; 0 writes one number a row, as a vector.
+    """
 
     def __init__(self, path: Path, dtype: str, width: int) -> None:
         self.dtype, self.width, self.rows = np.dtype(dtype), width, 0
@@ -23,16 +28,20 @@ class NpyWriter:
         self._file.write(self._header())
 
     def write(self, values: NDArray[Any]) -> None:
-        """Append rows; a value that the dtype cannot hold exactly is an error, never a wrong
-        number."""
-        wanted = (self.width,) if self.width else ()
-        if values.shape[1:] != wanted:
-            raise ValueError(f"rows of shape {values.shape[1:]} given, {wanted} expected")
-        with np.errstate(over="ignore", invalid="ignore"):  # found just below
-            fitted = np.ascontiguousarray(values, dtype=self.dtype)
-        if fitted.dtype != values.dtype and not np.array_equal(fitted, values, equal_nan=True):
+        """Append rows.
+
+        Raises:
+            ValueError: The rows have another width, or a value that the dtype cannot hold exactly.
+        """
+        row_shape = (self.width,) if self.width else ()
+        if values.shape[1:] != row_shape:
+            raise ValueError(f"rows of shape {values.shape[1:]} given, {row_shape} expected")
+        with np.errstate(over="ignore", invalid="ignore"):  # such values are refused just below
+            converted = np.ascontiguousarray(values, dtype=self.dtype)
+        exact = converted.dtype == values.dtype or np.array_equal(converted, values, equal_nan=True)
+        if not exact:
             raise ValueError(f"some values do not fit {self.dtype}")
-        self._file.write(fitted.data)
+        self._file.write(converted.data)
         self.rows += len(values)
 
     def close(self) -> None:
@@ -44,7 +53,7 @@ class NpyWriter:
         self._file.close()
 
     def discard(self) -> None:
-        """Close an unfinished file, whatever state the disk is in; what it holds is a left-over."""
+        """Close an unfinished file, even on a full disk; what it holds will be overwritten."""
         with contextlib.suppress(OSError):
             self._file.close()
 

@@ -3,7 +3,7 @@ one.
 
     log P = log( (1-λ) p_LM + λ p_kNN )          of several:  log P = log Σ_i λ_i p_i,  Σ_i λ_i = 1
 
-Works on log-probabilities of the true tokens; knows nothing of where they come from.
+Works on log-probabilities of the true tokens, wherever they come from.
 """
 
 import math
@@ -19,12 +19,12 @@ from knnlm.errors import UsageError
 
 Logs = NDArray[np.floating]
 _NOTHING_LEFT = 1e-10
-"""Nats a token that a better mixture could still gain."""
+"""Nats a token that better weights could still gain."""
 _MOST_STEPS = 10_000
 
 
 def check_lambda(lam: float) -> None:
-    """Refuse a weight outside 0 … 1."""
+    """Raise a UsageError unless λ is between 0 and 1."""
     if not 0 <= lam <= 1:
         raise UsageError(f"lambda {lam} is out of range: choose 0 to 1")
 
@@ -36,14 +36,12 @@ def mix(lm: Logs, other: Logs, lam: float) -> NDArray[np.float64]:
         return np.asarray(lm, np.float64)
     if lam == 1:
         return np.asarray(other, np.float64)
-    return np.logaddexp(
-        np.asarray(lm, np.float64) + math.log1p(-lam), np.asarray(other, np.float64) + math.log(lam)
-    )
+    lm_part = np.asarray(lm, np.float64) + math.log1p(-lam)
+    return np.logaddexp(lm_part, np.asarray(other, np.float64) + math.log(lam))
 
 
 def mix_vocabulary(lm: torch.Tensor, other: torch.Tensor, lam: float) -> torch.Tensor:
-    """The same over whole vocabularies, on whatever device they are: log P (…, V) from
-    log-probabilities (…, V)."""
+    """The same over whole vocabularies: log P (…, V) from log-probabilities (…, V), any device."""
     check_lambda(lam)
     if lam == 0:
         return lm
@@ -53,7 +51,7 @@ def mix_vocabulary(lm: torch.Tensor, other: torch.Tensor, lam: float) -> torch.T
 
 
 def oracle(lm: Logs, other: Logs) -> NDArray[np.float64]:
-    """log-probabilities of a mixture that knew, token by token, which predictor to trust."""
+    """Log-probabilities of a mixture that knew, token by token, which predictor to trust."""
     return np.maximum(np.asarray(lm, np.float64), np.asarray(other, np.float64))
 
 
@@ -64,9 +62,8 @@ def fit_lambda(lm: Logs, other: Logs) -> float:
     an end of [0, 1]. With r = p_other/p_LM the slope of a token is (r-1)/(1+λ(r-1)). Written with
     the posterior w = λr/(1-λ+λr) it is w/λ - (1-w)/(1-λ), which neither overflows nor divides by
     zero inside (0, 1)."""
-    gap = np.asarray(other, np.float64) - np.asarray(
-        lm, np.float64
-    )  # log r; -inf where nothing was retrieved
+    # log r; -inf where nothing was retrieved
+    gap = np.asarray(other, np.float64) - np.asarray(lm, np.float64)
 
     def slope(lam: float) -> float:
         w = expit(gap + math.log(lam) - math.log1p(-lam))
@@ -80,27 +77,25 @@ def fit_lambda(lm: Logs, other: Logs) -> float:
     return float(brentq(slope, low, high, xtol=1e-12))
 
 
-def mix_all(logs: Sequence[Logs], shares: Sequence[float]) -> NDArray[np.float64]:
+def mix_several(logs: Sequence[Logs], weights: Sequence[float]) -> NDArray[np.float64]:
     """log Σ_i λ_i·e^logs_i, exact where a λ_i is 0."""
     used = [
-        (np.asarray(values, np.float64), share)
-        for values, share in zip(logs, shares, strict=True)
-        if share > 0
+        np.asarray(values, np.float64) + math.log(weight)
+        for values, weight in zip(logs, weights, strict=True)
+        if weight > 0
     ]
-    found: NDArray[np.float64] = logsumexp(
-        [values + math.log(share) for values, share in used], axis=0
-    )
-    return found
+    mixed: NDArray[np.float64] = logsumexp(used, axis=0)
+    return mixed
 
 
-def fit_shares(logs: Sequence[Logs]) -> tuple[float, ...]:
+def fit_weights(logs: Sequence[Logs]) -> tuple[float, ...]:
     """The λ_i of the highest likelihood: at least zero, one in sum.
 
     The log-likelihood is concave in them, with slopes g_i = mean p_i/P, of which Σ λ_i g_i = 1. So
-    no other shares can gain more than max_i g_i - 1 nats a token, and that ends the search: the
+    no other weights can gain more than max_i g_i - 1 nats a token, and that ends the search: the
     predictor with the steepest slope takes from the one with the flattest, as much as is best,
     until nothing is left to gain. Probabilities are taken relative to the likeliest of each token,
-    so none underflows; a token that every predictor holds impossible says nothing about the shares
+    so none underflows; a token that every predictor holds impossible says nothing about the weights
     and is left out."""
     rows = np.stack([np.asarray(values, np.float64) for values in logs])
     best = rows.max(axis=0)
@@ -108,35 +103,32 @@ def fit_shares(logs: Sequence[Logs]) -> tuple[float, ...]:
     if len(rows) == 1 or not rows.shape[1]:
         return (1.0, *[0.0] * (len(rows) - 1))
     relative = np.exp(rows - best)
-    shares = np.full(len(rows), 1 / len(rows))
+    weights = np.full(len(rows), 1 / len(rows))
     for _ in range(50):  # EM comes near in a few steps from anywhere, and then slows down
-        shares = shares * (relative / (shares @ relative)).mean(axis=1)
-    shares = shares / shares.sum()
+        weights = weights * (relative / (weights @ relative)).mean(axis=1)
+    weights = weights / weights.sum()
     for _ in range(_MOST_STEPS):
-        mixed = shares @ relative
+        mixed = weights @ relative
         slopes = (relative / mixed).mean(axis=1)
         taker = int(slopes.argmax())
         if slopes[taker] - 1 < _NOTHING_LEFT:
             break
-        giver = int(np.where(shares > 0, slopes, np.inf).argmin())
-        given = _best_step(mixed, relative[taker] - relative[giver], float(shares[giver]))
-        shares[taker] += given
-        shares[giver] -= given
-    return tuple(float(w) for w in shares)
+        giver = int(np.where(weights > 0, slopes, np.inf).argmin())
+        step = _best_step(mixed, relative[taker] - relative[giver], float(weights[giver]))
+        weights[taker] += step
+        weights[giver] -= step
+    return tuple(float(w) for w in weights)
 
 
 def _best_step(mixed: NDArray[np.float64], change: NDArray[np.float64], most: float) -> float:
     """The t of 0 … `most` with the highest mean log(mixed + t·change), which is concave in t."""
 
     def slope(t: float) -> float:
-        with np.errstate(
-            divide="ignore", invalid="ignore"
-        ):  # at `most` a token may be left with no probability
+        # at `most` a token may be left with no probability
+        with np.errstate(divide="ignore", invalid="ignore"):
             return float(np.mean(change / (mixed + t * change)))
 
     end = slope(most)
-    return (
-        most
-        if end >= 0
-        else float(brentq(slope, 0.0, most if np.isfinite(end) else most * (1 - 1e-12), xtol=1e-15))
-    )
+    if end >= 0:
+        return most
+    return float(brentq(slope, 0.0, most if np.isfinite(end) else most * (1 - 1e-12), xtol=1e-15))

@@ -1,71 +1,125 @@
-"""What `tune` found, kept beside the store for `eval` and whoever comes after.
+"""Tuned settings: λ and τ of a component, kept with the datastore for whoever comes after.
 
-    STORE/tuned.json    one entry for each way of retrieving that was tuned
+    DATASTORE/tuned.json    one entry for each component, and for each way of retrieving
 
-Knows nothing of how settings are found.
+One format for all components: the kNN component is named "knn" and has a retrieval besides, a
+stored one is named by its own name.
 """
 
-from dataclasses import asdict
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from knnlm.components.stored import KNN_NAME
 from knnlm.datastore.entries import Entries
-from knnlm.errors import KnnlmError
-from knnlm.evaluation.tuning import TunedSettings
-from knnlm.files import fingerprint, read_json, write_json, write_lock
-from knnlm.search.retrieval import EXACT, Retrieval
+from knnlm.files import fingerprint, finite, read_json, write_json, write_lock
+from knnlm.search.retrieval import Retrieval
 
-FORMAT = 1
+FILE = "tuned.json"
+FORMAT = 2
 
 
-def save_settings(store: Entries, tuned: TunedSettings) -> None:
-    """Keep these settings; earlier ones of the same key, metric, mask and score are replaced."""
-    file = store.path / "tuned.json"
-    with write_lock(store.path, patience=10):
-        kept = read_json(file, newest_format=FORMAT)["settings"] if file.is_file() else {}
-        name = fingerprint({k: v for k, v in asdict(tuned.retrieval).items() if k != "k"})
+@dataclass(frozen=True, kw_only=True)
+class TunedSettings:
+    """λ and τ of one component, and what they gave on the validation text."""
+
+    component: str = KNN_NAME
+    """ "knn", or the name of a component that is kept with the datastore."""
+    retrieval: Retrieval | None = None
+    """How the kNN component retrieves; None for every other component."""
+    lam: float
+    temperature: float
+    temperature_units: float = math.nan
+    """τ in units of the component's own scale: of the neighbors' score spread for kNN."""
+    base_ppl: float = math.nan
+    interp_ppl: float = math.nan
+    tokens: int = 0
+    text: str = ""
+    """Fingerprint of the validation text's description; empty where nothing was tuned."""
+
+    def as_json(self) -> dict[str, Any]:
+        """All fields by name; `lambda` is spelled out, a number that is not known is null."""
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        fields["retrieval"] = None if self.retrieval is None else self.retrieval.as_json()
+        fields["lambda"] = fields.pop("lam")
+        return finite(fields)
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> "TunedSettings":
+        """Settings from what `as_json` gave, also as format 1 spelled it."""
+        given = {"component": KNN_NAME, **fields}
+        given["lam"] = given.pop("lambda", given.get("lam"))
+        if given["retrieval"] is not None:
+            given["retrieval"] = Retrieval.from_json(given["retrieval"])
+        for name in ("temperature_units", "base_ppl", "interp_ppl"):
+            given[name] = math.nan if given[name] is None else given[name]
+        return cls(**given)
+
+    def describes(self, component: str, wanted: Mapping[str, Any]) -> bool:
+        """Whether these are settings of that component with every given field of a retrieval."""
+        if self.component != component:
+            return False
+        have = {} if self.retrieval is None else vars(self.retrieval)
+        return all(have[name] == value for name, value in wanted.items())
+
+
+def save_settings(entries: Entries, settings: TunedSettings) -> None:
+    """Keep settings; earlier ones of the same component and retrieval (k apart) are replaced."""
+    file = entries.path / FILE
+    with write_lock(entries.path, patience=10):
+        kept = {} if not file.is_file() else _read(entries)
+        name = _name(settings)
         kept.pop(name, None)  # the newest comes last
-        kept[name] = {**tuned._asdict(), "retrieval": asdict(tuned.retrieval)}
-        write_json(file, {"format": FORMAT, "settings": kept})
+        kept[name] = settings
+        fields = {name: each.as_json() for name, each in kept.items()}
+        write_json(file, {"format": FORMAT, "settings": fields})
 
 
-def load_settings(store: Entries) -> list[TunedSettings]:
-    """All settings: those of the text tuned on last come first, the best of them at the head.
+def load_settings(entries: Entries) -> list[TunedSettings]:
+    """All settings: those of the text that their component was tuned on last first, the best ahead.
 
     Perplexities of different texts do not compare, so settings compete only with those of their own
-    text."""
-    file = store.path / "tuned.json"
-    if not file.is_file():
+    text; and a component that is made does not change which settings of the neighbors are best.
+    """
+    if not (entries.path / FILE).is_file():
         return []
-    entries = read_json(file, newest_format=FORMAT)["settings"].values()
-    found = [
-        TunedSettings(**{**entry, "retrieval": Retrieval(**entry["retrieval"])})
-        for entry in entries
-    ]
-    latest = found[-1].text if found else ""
-    return sorted(found, key=lambda t: (t.text != latest, t.interp_ppl))
-
-
-def choose_settings(store: Entries, **wanted: Any) -> TunedSettings | None:
-    """The best settings that agree with every given (not None) field of Retrieval."""
-    for tuned in load_settings(store):
-        have = asdict(tuned.retrieval)
-        if all(value is None or have[name] == value for name, value in wanted.items()):
-            return tuned
-    return None
-
-
-def not_tuned(store: Entries, tau_option: str = "--temperature", **wanted: Any) -> KnnlmError:
-    """An error that says how to tune for what was wanted."""
-    given = {name: value for name, value in wanted.items() if value is not None}
-    flags = {"mask": " --index", "key": " --key", "metric": " --metric", "score": " --score"}
-    options = "".join(
-        " --exact" if name == "mask" and value == EXACT else f"{flags[name]} {value}"
-        for name, value in given.items()
-        if not (name == "score" and given.get("mask") == EXACT)
+    every = list(_read(entries).values())
+    latest = {settings.component: settings.text for settings in every}  # the newest comes last
+    return sorted(
+        every,
+        key=lambda settings: (settings.text != latest[settings.component], settings.interp_ppl),
     )
-    asked = f" for {', '.join(f'{name} {value}' for name, value in given.items())}" if given else ""
-    return KnnlmError(
-        f"{store.path} is not tuned{asked}: run 'knnlm tune {store.path} --text VALID{options}' "
-        "first, or give "
-        f"--lambda and {tau_option}"
-    )
+
+
+def choose_settings(
+    entries: Entries, component: str = KNN_NAME, **wanted: Any
+) -> TunedSettings | None:
+    """The best settings of a component that agree with every given field of `Retrieval`."""
+    every = load_settings(entries)
+    return next((each for each in every if each.describes(component, wanted)), None)
+
+
+def forget_settings(entries: Entries, component: str) -> None:
+    """Drop the settings of a component, because another one takes its name."""
+    file = entries.path / FILE
+    if file.is_file():
+        with write_lock(entries.path, patience=10):
+            kept = {n: s for n, s in _read(entries).items() if s.component != component}
+            fields = {name: each.as_json() for name, each in kept.items()}
+            write_json(file, {"format": FORMAT, "settings": fields})
+
+
+def _read(entries: Entries) -> dict[str, TunedSettings]:
+    fields = read_json(entries.path / FILE, newest_format=FORMAT)["settings"]
+    every = (TunedSettings.from_json(each) for each in fields.values())
+    return {_name(settings): settings for settings in every}
+
+
+def _name(settings: TunedSettings) -> str:
+    """What replaces what: the same component, key, metric, index and score."""
+    if settings.retrieval is None:
+        return settings.component
+    fields = settings.retrieval.as_json()
+    return fingerprint({name: value for name, value in fields.items() if name != "k"})

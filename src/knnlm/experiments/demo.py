@@ -6,13 +6,14 @@
 
 An interrupted demo resumes, and a finished one only shows itself again."""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from knnlm.api.choices import component_spec
+from knnlm.components.stored import KNN_NAME
+from knnlm.evaluation.evaluate import Evaluation, evaluate
 from knnlm.evaluation.settings import choose_settings, save_settings
-from knnlm.evaluation.tuning import Evaluation, evaluate_component
-from knnlm.experiments.demo_page import Measured, demo_page
+from knnlm.experiments.demo_results import Measured, demo_results
 from knnlm.experiments.knn_condition import KNNCondition
 from knnlm.experiments.lms import BaseLM, LMs
 from knnlm.experiments.provenance import versions
@@ -22,16 +23,16 @@ from knnlm.experiments.scales import embedded_scale
 from knnlm.experiments.searches import SearchSpec, largest_k
 from knnlm.experiments.texts import open_texts
 from knnlm.experiments.workspace import STORE, SearchData, Workspace
-from knnlm.files import finite, write_bytes
+from knnlm.files import write_bytes
 from knnlm.hidden_states import KEYS
 from knnlm.models.load import LanguageModel
 from knnlm.progress import log
-from knnlm.report.content import Page
-from knnlm.report.page import render
-from knnlm.resolve import the_substitute
+from knnlm.report.demo import document
+from knnlm.report.html import render
+from knnlm.report.results import DemoResults
 from knnlm.similarity import METRICS
 from knnlm.training.defaults import KIND
-from knnlm.training.distillation import distill
+from knnlm.training.distillation import DistillRequest, distill
 
 MODEL, REPORT = "model", "report.html"
 
@@ -39,7 +40,7 @@ MODEL, REPORT = "model", "report.html"
 class Demo(NamedTuple):
     """What the demo measured, and its page."""
 
-    page: Page
+    results: DemoResults
     report: Path
     conditions: list[dict[str, Any]]
     """Of each condition the fields of `knnlm eval --json`, and how it was searched."""
@@ -57,7 +58,7 @@ def conditions(k: int) -> list[KNNCondition]:
     ]
 
 
-def demo(out: str | Path = "demo", scale: str = "demo") -> Demo:
+def run_demo(out: str | Path = "demo", scale: str = "demo") -> Demo:
     """Train a small LM on the embedded text, add its nearest neighbors, and show what that changes.
 
     Args:
@@ -91,10 +92,12 @@ def demo(out: str | Path = "demo", scale: str = "demo") -> Demo:
         data, model = workspace.data(SearchSpec()), workspace.lms.model("main")
         _save_settings(data, measured)
         clusters = _clusters(data, model)
-        page = demo_page(size, workspace, measured, clusters, f"{command} --out {out}", str(out))
-        write_bytes(folder / REPORT, render(page).encode())
+        shown = demo_results(
+            size, workspace, measured, clusters, f"{command} --out {out}", str(out)
+        )
+        write_bytes(folder / REPORT, render(document(shown)).encode())
     fields = [_fields(condition) for condition in measured]
-    return Demo(page, folder / REPORT, fields, _named_lambda(finite(clusters._asdict())))
+    return Demo(shown, folder / REPORT, fields, clusters.as_json())
 
 
 def as_json(shown: Demo) -> dict[str, Any]:
@@ -106,8 +109,8 @@ def as_json(shown: Demo) -> dict[str, Any]:
         "best": best,
         "distilled": shown.clusters,
         "report": str(shown.report),
-        "command": shown.page.command,
-        "facts": dict(shown.page.facts),
+        "command": shown.results.command,
+        "facts": dict(shown.results.facts),
         "versions": versions(),
     }
 
@@ -119,35 +122,30 @@ def _read(condition: KNNCondition, results: ResultsFolder) -> Measured:
 
 
 def _save_settings(data: SearchData, measured: list[Measured]) -> None:
-    """Keep tuned settings with the datastore, except where it has some: the user may have tuned it
-    on another text since."""
+    """Keep tuned settings with the datastore, except where it has some.
+
+    The user may have tuned it on another text since.
+    """
     for condition in measured:
-        search = {name: v for name, v in asdict(condition.tuned.retrieval).items() if name != "k"}
-        if choose_settings(data.store, **search) is None:
+        wanted = {n: v for n, v in vars(condition.retrieval).items() if n != "k"}
+        if choose_settings(data.store, KNN_NAME, **wanted) is None:
             save_settings(data.store, condition.tuned)
 
 
 def _clusters(data: SearchData, model: LanguageModel) -> Evaluation:
-    """What clusters of the datastore do without a search; they are kept beside it and made once."""
-    spec = the_substitute(data.store)
-    clusters = distill(data.store, data.valid, model, spec, name=KIND, how=None)
-    evaluation = evaluate_component(data.test, clusters.component, clusters.lam)
+    """What clusters of the datastore do without a search; they are kept with it and made once."""
+    spec = component_spec(data.store, KIND, key=None, size=None, metric=None)
+    clusters = distill(data.store, data.valid, model, DistillRequest(spec=spec, name=KIND))
+    evaluation = evaluate(clusters.component, data.test, clusters.settings)
     log.info(f"{KIND}, without a search: {evaluation.base_ppl:.1f} → {evaluation.interp_ppl:.1f}")
     return evaluation
 
 
 def _fields(condition: Measured) -> dict[str, Any]:
-    return _named_lambda(
-        {
-            **asdict(condition.tuned.retrieval),
-            **finite(condition.evaluation._asdict()),
-            "factory": condition.factory,
-            "seconds": condition.seconds,
-            "valid_ppl": condition.tuned.interp_ppl,
-        }
-    )
-
-
-def _named_lambda(fields: dict[str, Any]) -> dict[str, Any]:
-    """λ by the name that it has in JSON."""
-    return {"lambda" if name == "lam" else name: value for name, value in fields.items()}
+    return {
+        **condition.retrieval.as_json(),
+        **condition.evaluation.as_json(),
+        "factory": condition.factory,
+        "seconds": condition.seconds,
+        "valid_ppl": condition.tuned.interp_ppl,
+    }

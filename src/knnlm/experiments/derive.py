@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knnlm.datastore.entries import KIND, Entries, open_entries
-from knnlm.datastore.table import Column, ColumnType, TableWriter
+from knnlm.datastore.table import Column, ColumnType
+from knnlm.datastore.table_writer import TableWriter
 from knnlm.files import write_lock
 
 _BLOCK = 1 << 16

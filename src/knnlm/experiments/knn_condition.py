@@ -1,16 +1,20 @@
 """The condition that most experiments begin with: neighbors of one key, one metric and one search,
 λ and τ tuned on validation text, everything reported on test text."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from knnlm.evaluation.tuning import Evaluation, TunedSettings, evaluate, from_fields, tune
+from knnlm.components.knn import KNN
+from knnlm.components.stored import KNN_NAME
+from knnlm.evaluation.evaluate import Evaluation, evaluate
+from knnlm.evaluation.settings import TunedSettings
+from knnlm.evaluation.tuning import tune
 from knnlm.experiments.condition import Condition
 from knnlm.experiments.searches import SearchSpec
 from knnlm.experiments.workspace import TEST, VALID, Workspace
-from knnlm.files import fingerprint, finite
+from knnlm.files import fingerprint
 from knnlm.progress import log
-from knnlm.search.factory import NPROBE
+from knnlm.search.defaults import NPROBE
 from knnlm.search.index import index_manifest
 from knnlm.search.retrieval import Retrieval
 from knnlm.similarity import Metric
@@ -65,18 +69,22 @@ class KNNCondition(Condition[Workspace]):
         data, retrieval = workspace.data(self.search), self.retrieval(workspace)
         for split in (VALID, TEST):
             workspace.neighbors(self.search, split, self.k)
-        tuned = tune(data.store, data.valid, retrieval)
-        evaluation = evaluate(data.store, data.test, tuned)
+        tuned = tune(KNN(data.store, retrieval), data.valid, name=KNN_NAME)
+        evaluation = evaluate(tuned.component, data.test, tuned.settings)
         log.info(f"{self.name}: {evaluation.base_ppl:.1f} → {evaluation.interp_ppl:.1f}")
-        index = "" if self.exact else retrieval.mask
+        factory = "exact"
+        if retrieval.index is not None:
+            factory = index_manifest(data.store, retrieval.index)["factory"]
         return {
-            "factory": index_manifest(data.store, index)["factory"] if index else "exact",
-            "tuned": {**tuned._asdict(), "retrieval": asdict(retrieval)},
-            "evaluation": finite(evaluation._asdict()),
+            "factory": factory,
+            "tuned": tuned.settings.as_json(),
+            "evaluation": evaluation.as_json(),
         }
 
     def read(self, result: dict[str, Any]) -> KNNResult:
         """What `measure` returned, from its JSON."""
-        retrieval = Retrieval(**result["tuned"]["retrieval"])
-        tuned = TunedSettings(**{**result["tuned"], "retrieval": retrieval})
-        return KNNResult(result["factory"], tuned, from_fields(result["evaluation"]))
+        return KNNResult(
+            result["factory"],
+            TunedSettings.from_json(result["tuned"]),
+            Evaluation.from_json(result["evaluation"]),
+        )

@@ -12,7 +12,7 @@ from knnlm.experiments.texts import Texts
 from knnlm.files import read_json
 from knnlm.models.load import LanguageModel, load_model
 from knnlm.models.presets import Preset
-from knnlm.training.language_model import CHECKPOINTS, RECORD, Teacher, Trained, train
+from knnlm.training.language_model import CHECKPOINTS, RECORD, Teacher, TrainingResult, train
 
 
 class Checkpoint(NamedTuple):
@@ -99,7 +99,7 @@ class LMs:
         """What this process spent on training."""
         self._teachers = teachers
         self._teacher_of: dict[str, Teacher] = {}
-        self._trained: dict[str, Trained] = {}
+        self._trained: dict[str, TrainingResult] = {}
         self._open: tuple[Checkpoint, LanguageModel] | None = None
 
     def model(self, name: str, step: int | None = None) -> LanguageModel:
@@ -109,7 +109,7 @@ class LMs:
             self._open = (wanted, self._load(wanted))
         return self._open[1]
 
-    def trained(self, name: str) -> Trained:
+    def trained(self, name: str) -> TrainingResult:
         """How the training of an LM ended; it is trained, or its training continued, if it is
         not."""
         if name not in self._trained:
@@ -125,7 +125,7 @@ class LMs:
                     lm.preset,
                     self.folder(name),
                     seed=lm.seed,
-                    begin=begin,
+                    initial_model=begin,
                     teacher=teacher,
                 )
             finally:

@@ -5,9 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from knnlm.text.documents import Document, HubDataset, Source, Split, articles, local_text
+from knnlm.text.documents import Document, Source, Split
+from knnlm.text.hub import HubSplit
+from knnlm.text.naming import open_text
 from knnlm.text.portions import Excerpts, FirstDocuments
 from knnlm.text.python_docs import PythonDocs
+from knnlm.text.wikitext import split_articles
 
 Corpus = Literal["embedded", "wikitext-2", "wikitext-103"]
 
@@ -46,7 +49,7 @@ class Portions:
 class HubArticles:
     """WikiText from the Hugging Face hub, which has a line in each row, joined into articles."""
 
-    dataset: HubDataset
+    dataset: HubSplit
 
     def describe(self) -> dict[str, Any]:
         """The data set, and that its lines are joined."""
@@ -54,7 +57,7 @@ class HubArticles:
 
     def __iter__(self) -> Iterator[Document]:
         lines = (document.text.rstrip("\n") + "\n" for document in self.dataset)
-        return articles(self.dataset.name, lines)
+        return split_articles(self.dataset.name, lines)
 
 
 def open_texts(corpus: Corpus, portions: Portions, data: Path | None = None) -> Texts:
@@ -68,10 +71,10 @@ def open_texts(corpus: Corpus, portions: Portions, data: Path | None = None) -> 
 
     def whole(split: Split) -> Source:
         if corpus == "embedded":
-            return PythonDocs(split)
+            return open_text(PythonDocs(), split)
         if data is not None:
-            return local_text([data], split)
-        return HubArticles(HubDataset("Salesforce/wikitext", f"{corpus}-v1", split))
+            return open_text(data, split)
+        return HubArticles(HubSplit("Salesforce/wikitext", f"{corpus}-v1", split))
 
     train: Source = whole("train")
     if portions.documents is not None:

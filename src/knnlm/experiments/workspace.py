@@ -19,8 +19,8 @@ import numpy as np
 
 from knnlm.datastore.build import build_entries
 from knnlm.datastore.entries import Entries
+from knnlm.datastore.sampling import evenly_spaced
 from knnlm.errors import DamagedError
-from knnlm.evaluation.metrics import evenly_spaced
 from knnlm.experiments.derive import (
     derive,
     normalized,
@@ -34,12 +34,12 @@ from knnlm.experiments.texts import Texts
 from knnlm.files import fingerprint
 from knnlm.hidden_states import AttLocation
 from knnlm.progress import log
+from knnlm.search import defaults
 from knnlm.search.cache import CachedNeighbors, cached_neighbors
 from knnlm.search.exact import exact_search
-from knnlm.search.factory import NPROBE
 from knnlm.search.index import Index, build_index
 from knnlm.search.neighbors import Neighbors, recall
-from knnlm.search.retrieval import EXACT, Retrieval, Score
+from knnlm.search.retrieval import Retrieval, Score
 
 STORE, VALID, TEST = "store", "valid", "test"
 _RECALL_QUERIES = 512
@@ -91,7 +91,7 @@ class Workspace:
         self._entries_folder = entries_folder or (lambda lm, split: folder / "states" / lm / split)
         self._data: dict[Any, SearchData] = {}
         self._index: tuple[Any, Index] | None = None
-        self._index_names: dict[SearchSpec, str] = {}
+        self._index_names: dict[SearchSpec, str | None] = {}
         self._recalls: dict[tuple[SearchSpec, int], float] = {}
         self._exact: dict[Any, Neighbors] = {}
 
@@ -150,7 +150,7 @@ class Workspace:
             text,
             out,
             keys=("att",) if other_state else None,
-            instead=self._other_states[other_state](opened.model) if other_state else None,
+            replace_att=self._other_states[other_state](opened.model) if other_state else None,
             logprobs=split != STORE,
         )
 
@@ -190,7 +190,7 @@ class Workspace:
     def index(self, spec: SearchSpec) -> Index:
         """The index of a search, however low its recall: that is part of what is studied. The last
         one asked for stays open."""
-        store, key, nprobe = self.searched(spec), spec.key, spec.nprobe or NPROBE
+        store, key, nprobe = self.searched(spec), spec.key, spec.nprobe or defaults.NPROBE
         wanted = (store.fingerprint, key, spec.metric, spec.factory, nprobe)
         if self._index is None or self._index[0] != wanted:
             index = build_index(
@@ -199,15 +199,15 @@ class Workspace:
             self._index = (wanted, index)
         return self._index[1]
 
-    def retrieval(self, spec: SearchSpec, k: int, score: Score = "search") -> Retrieval:
+    def retrieval(self, spec: SearchSpec, k: int, score: Score = "index") -> Retrieval:
         """A search as the datastore that is searched knows it; its index is built if it is not."""
         if spec not in self._index_names:
-            self._index_names[spec] = EXACT if spec.exact else self.index(spec).name
+            self._index_names[spec] = None if spec.exact else self.index(spec).name
         index = self._index_names[spec]
-        return Retrieval(key=spec.key, metric=spec.metric, mask=index, score=score, k=k)
+        return Retrieval(key=spec.key, metric=spec.metric, index=index, score=score, k=k)
 
     def neighbors(
-        self, spec: SearchSpec, split: str, k: int, score: Score = "search"
+        self, spec: SearchSpec, split: str, k: int, score: Score = "index"
     ) -> CachedNeighbors:
         """The k best neighbors of a text's queries, best first. The search itself is for as many as
         any condition needs, and is done once.
@@ -216,8 +216,8 @@ class Workspace:
             spec: The search.
             split: "valid" or "test".
             k: How many neighbors.
-            score: "search" for the scores of the search, "real" for similarities to the stored
-                states, of which exact search returns no others."""
+            score: "index" for the scores that the search returned, "exact" for similarities to the
+                stored states; exact search returns no others."""
         store, queries = self.searched(spec), self.data(spec).queries(split)
         retrieval = self.retrieval(spec, k)
         cached_neighbors(store, queries, replace(retrieval, k=max(k, self.largest_k.get(spec, 0))))

@@ -1,5 +1,5 @@
-"""Finding "att" in a model: a family's paths, or a path that the user gave, as modules. Knows
-nothing of hooks."""
+"""Where "att" is in one model: the paths of its family, or a path that the user gave, resolved to
+modules."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -11,92 +11,137 @@ from knnlm.hidden_states.families import family_of
 
 
 class AttLocation(NamedTuple):
-    """The modules of one model that give att; `words` says in one line what the vector is."""
+    """The modules of one model from which att is read.
+
+    Attributes:
+        attention: The attention module of the block.
+        block: The block.
+        feed_forward: The module whose input is att or, with a `norm`, what is normalized to att.
+        parallel: Whether att is computed from the block's input and its attention's output,
+            because the feed-forward layer never sees their sum.
+        norm: The norm to apply to that state, where it is not normalized yet.
+        description: In one line, which vector this is; manifests keep it.
+    """
 
     attention: Any
     block: Any
     feed_forward: Any
     parallel: bool
     norm: Any | None
-    words: str
+    description: str
 
-    def state(self, seen: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        """att, from what the feed-forward layer read, or from what entered the block and what its
-        attention gave."""
-        found = seen["read"]
+    def state(self, captured: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """att, from the tensors that a reader's hooks captured (see `Capture`)."""
+        state = captured["feed_forward_input"]
         if self.parallel:
-            found = seen["entered"] + seen["attended"].reshape(seen["entered"].shape)
-        return found if self.norm is None else self.norm(found)
+            block_input = captured["block_input"]
+            state = block_input + captured["attention_output"].reshape(block_input.shape)
+        return state if self.norm is None else self.norm(state)
 
 
 def locate_att(model: Any, module: str | None = None) -> AttLocation:
-    """Where att is: by family, or the input of `module` (a dotted path below the causal LM)."""
+    """Find att in a model.
+
+    Args:
+        model: A causal LM of transformers.
+        module: Path, below the causal LM, of the module of the last block whose input is att;
+            None looks the model's family up in `FAMILIES`.
+
+    Returns:
+        The modules to read. Nothing is attached or checked numerically yet: `StateReader` does it.
+
+    Raises:
+        KnnlmError: att is not defined for this architecture, or could not be checked there.
+        UsageError: `module` does not exist, or is not in the last block.
+    """
     return _by_family(model) if module is None else _by_path(model, module)
 
 
 def _by_family(model: Any) -> AttLocation:
     family = family_of(model.config)
     blocks = model.get_submodule(family.blocks)
-    place = f"{family.blocks}.{len(blocks) - 1}"
     block = blocks[-1]
 
-    def below(path: str | None) -> Any:
+    def resolve(path: str | None) -> Any:
         if path is None:
             return None
         return model.get_submodule(path[1:]) if path.startswith("/") else block.get_submodule(path)
 
-    vector = f"block input + {family.attention}" if family.parallel else f"input of {family.reads}"
+    if family.parallel:
+        vector = f"block input + {family.attention}"
+    else:
+        vector = f"input of {family.feed_forward}"
     norm = f"{family.norm.lstrip('/')} of " if family.norm else ""
-    words = f"{norm}{vector} in {place}"
-    attention, feed_forward = below(family.attention), below(family.reads)
-    return AttLocation(attention, block, feed_forward, family.parallel, below(family.norm), words)
-
-
-def _by_path(model: Any, path: str) -> AttLocation:
-    """The module a user named. Its block must have one attention, or nothing could be checked."""
-    try:
-        reader = model.get_submodule(path)
-    except AttributeError as error:
-        raise UsageError(
-            f"{type(model).__name__} has no module '{path}': give a path such as {_example(model)}"
-        ) from error
-    block_path = _enclosing_block(path)
-    block = model.get_submodule(block_path)
-    if not _is_last(model, block_path):
-        raise UsageError(
-            f"{path} is not in the last block, where 'att' is: give a path such as "
-            f"{_example(model)}"
-        )
-    attentions = {
-        name: m
-        for name, m in block.named_modules()
-        if name and type(m).__name__.lower().endswith(("attention", "attn"))
-    }
-    outer = [m for n, m in attentions.items() if not any(n.startswith(o + ".") for o in attentions)]
-    if len(outer) != 1:
-        raise KnnlmError(
-            f"cannot check 'att' at {path}: {block_path or 'the model'} has {len(outer)} attention "
-            "modules instead of "
-            "one: use --keys ffn"
-        )
     return AttLocation(
-        outer[0], block, reader, False, None, f"input of {path}, as named by --att-module"
+        attention=resolve(family.attention),
+        block=block,
+        feed_forward=resolve(family.feed_forward),
+        parallel=family.parallel,
+        norm=resolve(family.norm),
+        description=f"{norm}{vector} in {family.blocks}.{len(blocks) - 1}",
     )
 
 
+def _by_path(model: Any, path: str) -> AttLocation:
+    """The module that a user named; its block must have one attention, or att cannot be checked."""
+    try:
+        module = model.get_submodule(path)
+    except AttributeError as error:
+        raise UsageError(
+            f"{type(model).__name__} has no module '{path}': give a path such as "
+            f"{_example_path(model)}"
+        ) from error
+    block_path = _enclosing_block(path)
+    if not _is_last_block(model, block_path):
+        raise UsageError(
+            f"{path} is not in the last block, where 'att' is: give a path such as "
+            f"{_example_path(model)}"
+        )
+    block = model.get_submodule(block_path)
+    attentions = _outermost_attentions(block)
+    if len(attentions) != 1:
+        raise KnnlmError(
+            f"cannot check 'att' at {path}: {block_path or 'the model'} has {len(attentions)} "
+            "attention modules instead of one: use --keys ffn"
+        )
+    return AttLocation(
+        attention=attentions[0],
+        block=block,
+        feed_forward=module,
+        parallel=False,
+        norm=None,
+        # in manifests: other words here would refuse to resume a build
+        description=f"input of {path}, as named by --att-module",
+    )
+
+
+def _outermost_attentions(block: Any) -> list[Any]:
+    """The attention modules of a block, without those inside another attention module."""
+    attentions = {
+        name: module
+        for name, module in block.named_modules()
+        if name and type(module).__name__.lower().endswith(("attention", "attn"))
+    }
+    return [
+        module
+        for name, module in attentions.items()
+        if not any(name.startswith(f"{outer}.") for outer in attentions)
+    ]
+
+
 def _enclosing_block(path: str) -> str:
-    """`path` up to its last number, which is a block's place in its list."""
+    """`path` up to its last number, which is a block's index in its list."""
     parts = path.split(".")
     last = max((i for i, part in enumerate(parts) if part.isdigit()), default=-1)
     return ".".join(parts[: last + 1])
 
 
-def _is_last(model: Any, block_path: str) -> bool:
-    blocks, _, place = block_path.rpartition(".")
-    return not place.isdigit() or int(place) == len(model.get_submodule(blocks)) - 1
+def _is_last_block(model: Any, block_path: str) -> bool:
+    blocks, _, number = block_path.rpartition(".")
+    return not number.isdigit() or int(number) == len(model.get_submodule(blocks)) - 1
 
 
-def _example(model: Any) -> str:
+def _example_path(model: Any) -> str:
     """A module of the last block, to show what a path looks like."""
     names = [
         name for name, _ in model.named_modules() if any(part.isdigit() for part in name.split("."))

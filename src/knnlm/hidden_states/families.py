@@ -1,16 +1,17 @@
-"""Where "att" is, by architecture: which vector, from which modules. Knows only module paths.
+"""Where "att" is in each architecture, as data: one line of module paths for each family.
 
-`att` is the normalised state after attention that the last block's feed-forward layer reads. Three
-kinds of block:
+att is the normalized state after attention that the last block's feed-forward layer reads. With x
+the block's input, there are three kinds of block:
 
-  sequential   x + attention → norm → feed-forward      att = what the feed-forward layer reads
-  OLMo-2       x + norm(attention) → feed-forward       it reads an un-normalised state, so att = the model's final norm
-                                                        of that state (our definition)
-  parallel     feed-forward and attention both read x   it never sees the attention, so att = norm(x + attention), with
-                                                        the feed-forward layer's own norm (our definition)
+  sequential   x + attention → norm → feed-forward. att is what the feed-forward layer reads.
+  OLMo-2       x + norm(attention) → feed-forward, which reads a state that is not normalized. att
+               is the model's final norm of that state (our definition).
+  parallel     feed-forward and attention both read x, so the feed-forward layer never sees the
+               attention. att = norm(x + attention), with the norm through which the feed-forward
+               layer reads (our definition).
 
-One line for each family, checked numerically when a reader attaches, so a wrong line cannot go
-unnoticed."""
+Every line is checked numerically each time a reader attaches, so a wrong line is always noticed.
+"""
 
 from typing import Any, NamedTuple
 
@@ -18,15 +19,21 @@ from knnlm.errors import KnnlmError
 
 
 class Family(NamedTuple):
-    """Paths: `blocks` below the causal LM, the others below its last block ("/…": below the causal
-    LM).
+    """Module paths of one architecture, below its last block unless said otherwise.
 
-    The state is what the feed-forward layer (`reads`) reads or, in a `parallel` block, the block's
-    input plus what `attention` gives; then `norm`, where there is one, is applied to it."""
+    Attributes:
+        blocks: The list of blocks, below the causal LM.
+        attention: The attention module.
+        feed_forward: The module that reads the state after attention.
+        parallel: Whether att is the block's input plus the attention's output, instead of what
+            `feed_forward` reads.
+        norm: The norm to apply to that state; "/…" is a path below the causal LM, and None means
+            that the state is normalized already.
+    """
 
     blocks: str
     attention: str
-    reads: str
+    feed_forward: str
     parallel: bool = False
     norm: str | None = None
 
@@ -61,18 +68,27 @@ FAMILIES: dict[str, Family] = {
 
 
 def family_of(config: Any) -> Family:
-    """The line for this configuration, or an error that says why 'att' is not defined for it."""
+    """Look a model's configuration up in `FAMILIES`.
+
+    Args:
+        config: The configuration of a transformers model.
+
+    Returns:
+        Its family, adapted to what this configuration says of the order of its layers.
+
+    Raises:
+        KnnlmError: att is not known, or not defined, for this configuration.
+    """
     kind = config.model_type
     if kind not in FAMILIES:
         raise KnnlmError(
             f"where 'att' is in {kind} models is not known (known: {', '.join(sorted(FAMILIES))}): "
-            "use --keys ffn, or "
-            "name the last block's feed-forward layer with --att-module"
+            "use --keys ffn, or name the last block's feed-forward layer with --att-module"
         )
     family = FAMILIES[kind]
     if kind == "opt" and not config.do_layer_norm_before:
         raise KnnlmError(
-            "this OPT model normalises after its feed-forward layer, so 'att' is not defined: use "
+            "this OPT model normalizes after its feed-forward layer, so 'att' is not defined: use "
             "--keys ffn"
         )
     if kind == "gpt_neox" and not config.use_parallel_residual:
@@ -83,8 +99,8 @@ def family_of(config: Any) -> Family:
 
 
 def _falcon(family: Family, config: Any) -> Family:
-    """Falcon's first models have one norm for both halves, the later ones two; it can also be
-    sequential."""
+    """Early Falcon models have one norm for attention and feed-forward, later ones have two; a
+    configuration can also be sequential."""
     if config.new_decoder_architecture:
         return family._replace(norm="ln_mlp") if config.num_ln_in_parallel_attn == 2 else family
     return family if config.parallel_attn else family._replace(parallel=False, norm=None)

@@ -1,7 +1,7 @@
-"""Windows of tokens → rows of states: the model's pass over a group of windows.
+"""Windows of tokens → entries: the model's pass over a group of windows.
 
-Windows of a group run sorted by length, so that little is padded, and come out in their own order.
-Padding is on the right, where a causal model cannot see it. Knows nothing of files."""
+The windows of a group run sorted by length, so that little is padded, and come out in the order
+they were given. Padding is on the right, where a causal model cannot see it."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -11,113 +11,146 @@ import torch
 from numpy.typing import NDArray
 
 from knnlm.errors import KnnlmError
-from knnlm.hidden_states import StateReader
+from knnlm.hidden_states.reader import StateReader
 from knnlm.text.windows import Window
 
 BATCH_TOKENS = 4096
-_HEAD_ROWS = 1024
+_LOGITS_AT_ONCE = 1024
 
 
-class Piece(NamedTuple):
-    """A window of a document with its tokens: inputs and, one further, targets."""
+class TokenWindow(NamedTuple):
+    """A window of a document, and its tokens.
+
+    Attributes:
+        document: Number of the document.
+        window: Which of its tokens the window covers, and which it scores.
+        tokens: tokens[:-1] are the inputs and tokens[1:] the targets.
+    """
 
     document: int
     window: Window
     tokens: NDArray[np.int32]
 
     @property
-    def skipped(self) -> int:
-        """Leading targets that an earlier window scored."""
+    def already_scored(self) -> int:
+        """How many of the leading targets an earlier window scores."""
         return self.window.first - self.window.start - 1
 
+    @property
+    def targets(self) -> NDArray[np.int32]:
+        """The targets that this window scores."""
+        return self.tokens[self.already_scored + 1 :]
 
-def window_entries(
-    reader: StateReader, pieces: Sequence[Piece], dtype: str, logprobs: bool
+
+def compute_entries(
+    reader: StateReader, windows: Sequence[TokenWindow], dtype: str, logprobs: bool
 ) -> dict[str, NDArray[Any]]:
-    """The rows of these windows, in order, with every column of the store; states in `dtype`, a
-    name of torch's."""
-    starts = np.cumsum([0] + [p.window.scored for p in pieces])
+    """Run the model over windows: one entry for each target that they score, in order.
+
+    Args:
+        reader: Reads the model.
+        windows: What to run.
+        dtype: How states are stored: "float16" or "float32".
+        logprobs: Whether to add the column lm_logprob.
+
+    Returns:
+        Columns of equal length: one for each key of the reader (n, D), lm_logprob if wanted, and
+        those of `token_columns`.
+
+    Raises:
+        KnnlmError: A value is not finite in `dtype`.
+    """
+    starts = np.cumsum([0] + [w.window.scored for w in windows])
     columns: dict[str, NDArray[Any]] = {}
-    for batch in _batches(pieces):
-        places = np.concatenate([np.arange(starts[i], starts[i + 1]) for i in batch])
-        for name, values in _run(reader, [pieces[i] for i in batch], dtype, logprobs).items():
+    for batch in _batches(windows):
+        rows = np.concatenate([np.arange(starts[i], starts[i + 1]) for i in batch])
+        outputs = _compute_batch(reader, [windows[i] for i in batch], dtype, logprobs)
+        for name, values in outputs.items():
             if name not in columns:
                 columns[name] = np.empty(
                     (starts[-1], *values.shape[1:]), values.dtype.newbyteorder("<")
                 )
-            columns[name][places] = values
+            columns[name][rows] = values
     for name, values in columns.items():
         if not np.isfinite(values).all():
             raise KnnlmError(
                 f"some {name} values do not fit {values.dtype}: {_remedy(values.dtype)}"
             )
-    return {**columns, **window_columns(pieces)}
+    return {**columns, **token_columns(windows)}
 
 
-def _remedy(dtype: np.dtype[Any]) -> str:
-    return (
-        "build with --dtype float32" if dtype == np.float16 else "the model is broken, use another"
-    )
-
-
-def window_columns(pieces: Sequence[Piece]) -> dict[str, NDArray[np.int32]]:
-    """What is known of the rows without running the model."""
+def token_columns(windows: Sequence[TokenWindow]) -> dict[str, NDArray[np.int32]]:
+    """The columns target, document and position: all that is known without running the model."""
     return {
-        "target": np.concatenate([p.tokens[p.skipped + 1 :] for p in pieces]),
+        "target": np.concatenate([w.targets for w in windows]),
         "document": np.repeat(
-            np.array([p.document for p in pieces], np.int32), [p.window.scored for p in pieces]
+            np.array([w.document for w in windows], np.int32), [w.window.scored for w in windows]
         ),
         "position": np.concatenate(
-            [np.arange(p.window.first, p.window.stop + 1, dtype=np.int32) for p in pieces]
+            [np.arange(w.window.first, w.window.stop + 1, dtype=np.int32) for w in windows]
         ),
     }
-
-
-def _batches(pieces: Sequence[Piece]) -> list[list[int]]:
-    """Indices of pieces that run together: similar lengths, at most BATCH_TOKENS with padding."""
-    order = sorted(range(len(pieces)), key=lambda i: -len(pieces[i].tokens))
-    found: list[list[int]] = []
-    for i in order:
-        longest = len(pieces[found[-1][0]].tokens) if found else 0
-        if found and longest * (len(found[-1]) + 1) <= BATCH_TOKENS:
-            found[-1].append(i)
-        else:
-            found.append([i])
-    return found
-
-
-@torch.inference_mode()
-def _run(
-    reader: StateReader, pieces: Sequence[Piece], dtype: str, logprobs: bool
-) -> dict[str, NDArray[Any]]:
-    """The scored rows of a padded batch, one piece after the other."""
-    longest = max(len(p.tokens) for p in pieces) - 1
-    ids = np.zeros((len(pieces), longest), np.int64)
-    scored = np.zeros((len(pieces), longest), bool)
-    for i, p in enumerate(pieces):
-        ids[i, : len(p.tokens) - 1] = p.tokens[:-1]
-        scored[i, p.skipped : len(p.tokens) - 1] = True
-    states = reader.read(torch.from_numpy(ids).to(reader.device))
-    mask = torch.from_numpy(scored).to(reader.device)
-    kind = getattr(torch, dtype)
-    found: dict[str, NDArray[Any]] = {
-        key: states.of(key)[mask].to(kind).cpu().numpy() for key in reader.keys
-    }
-    if logprobs:
-        targets = np.concatenate([p.tokens[p.skipped + 1 :] for p in pieces]).astype(np.int64)
-        found["lm_logprob"] = lm_logprobs(
-            reader, states.ffn[mask], torch.from_numpy(targets).to(reader.device)
-        )
-    return found
 
 
 def lm_logprobs(
     reader: StateReader, ffn: torch.Tensor, targets: torch.Tensor
 ) -> NDArray[np.float32]:
-    """log p_LM of the targets, a block of rows at a time so that the logits stay small."""
-    parts = []
-    for states, wanted in zip(ffn.split(_HEAD_ROWS), targets.split(_HEAD_ROWS), strict=True):
+    """log p_LM of targets, computed in blocks so that the logits stay small.
+
+    Args:
+        reader: Reads the model.
+        ffn: States (n, D), one for each target.
+        targets: Token ids (n,), int64.
+
+    Returns:
+        Log-probabilities (n,).
+    """
+    blocks = []
+    for states, ids in zip(ffn.split(_LOGITS_AT_ONCE), targets.split(_LOGITS_AT_ONCE), strict=True):
         logits = reader.logits(states).float()
-        parts.append(logits.gather(1, wanted[:, None])[:, 0] - logits.logsumexp(1))
-    found: NDArray[np.float32] = torch.cat(parts).cpu().numpy()
-    return found
+        blocks.append(logits.gather(1, ids[:, None])[:, 0] - logits.logsumexp(1))
+    logprobs: NDArray[np.float32] = torch.cat(blocks).cpu().numpy()
+    return logprobs
+
+
+def _remedy(dtype: np.dtype[Any]) -> str:
+    if dtype == np.float16:
+        return "build with --dtype float32"
+    return "the model is broken, use another"
+
+
+def _batches(windows: Sequence[TokenWindow]) -> list[list[int]]:
+    """Indices of windows that run together: of similar length, at most BATCH_TOKENS with
+    padding."""
+    longest_first = sorted(range(len(windows)), key=lambda i: -len(windows[i].tokens))
+    batches: list[list[int]] = []
+    for i in longest_first:
+        longest = len(windows[batches[-1][0]].tokens) if batches else 0
+        if batches and longest * (len(batches[-1]) + 1) <= BATCH_TOKENS:
+            batches[-1].append(i)
+        else:
+            batches.append([i])
+    return batches
+
+
+@torch.inference_mode()
+def _compute_batch(
+    reader: StateReader, windows: Sequence[TokenWindow], dtype: str, logprobs: bool
+) -> dict[str, NDArray[Any]]:
+    """The model's columns for one padded batch, window after window."""
+    longest = max(len(w.tokens) for w in windows) - 1
+    ids = np.zeros((len(windows), longest), np.int64)
+    is_scored = np.zeros((len(windows), longest), bool)
+    for i, w in enumerate(windows):
+        ids[i, : len(w.tokens) - 1] = w.tokens[:-1]
+        is_scored[i, w.already_scored : len(w.tokens) - 1] = True
+    states = reader.read(torch.from_numpy(ids).to(reader.device))
+    scored = torch.from_numpy(is_scored).to(reader.device)
+    torch_dtype = getattr(torch, dtype)
+    columns: dict[str, NDArray[Any]] = {
+        key: states.of(key)[scored].to(torch_dtype).cpu().numpy() for key in reader.keys
+    }
+    if logprobs:
+        targets = torch.from_numpy(np.concatenate([w.targets for w in windows]).astype(np.int64))
+        columns["lm_logprob"] = lm_logprobs(reader, states.ffn[scored], targets.to(reader.device))
+    return columns

@@ -1,9 +1,8 @@
-"""W_sm and what a model does after it: the output embedding's logits as the model itself returns
-them.
+"""W_sm and what a model does after it: hidden states to logits, exactly as the model returns them.
 
-Some families divide, multiply or cap their logits. Each is one line here, found by the
-configuration, and a reader checks the whole numerically, with large states too, since a cap does
-not show on small ones. Knows nothing of hooks."""
+Some families divide, multiply or cap their logits. Each is one line here, chosen by the
+configuration. A reader checks the result numerically when it attaches, with large states too,
+because a cap does not show on small ones."""
 
 from typing import Any
 
@@ -13,18 +12,34 @@ from knnlm.errors import KnnlmError
 
 
 def output_embedding(model: Any) -> Any:
-    """The model's output embedding, or an error if it has none."""
-    found = model.get_output_embeddings()
-    if found is None or getattr(found, "weight", None) is None:
+    """The module that turns hidden states into logits, with W_sm (V, D) as its `weight`.
+
+    Args:
+        model: A causal LM of transformers.
+
+    Raises:
+        KnnlmError: The model has no output embedding.
+    """
+    head = model.get_output_embeddings()
+    if head is None or getattr(head, "weight", None) is None:
         raise KnnlmError(
             f"{type(model).__name__} has no output embedding, so it predicts no tokens: open it as "
             "a causal LM"
         )
-    return found
+    return head
 
 
 def model_logits(model: Any, ffn: torch.Tensor) -> torch.Tensor:
-    """The model's logits for states (…, D) that enter its output embedding."""
+    """The model's logits for states that enter its output embedding: W_sm · h_sm, then the model's
+    own scale or cap.
+
+    Args:
+        model: A causal LM of transformers.
+        ffn: States h_sm (…, D).
+
+    Returns:
+        Logits (…, V).
+    """
     config = model.config.get_text_config()
     logits: torch.Tensor = output_embedding(model)(ffn)
     cap = getattr(config, "final_logit_softcapping", None)

@@ -1,8 +1,8 @@
-"""Taps: forward hooks that read states while the model runs, verified when they attach.
+"""Forward hooks that read hidden states while a model runs, verified when they attach.
 
-`forward` is never replaced. The model's body runs without its output embedding unless
-log-probabilities are asked for. What is read is checked on a small probe before the first use
-(verify.py), and a model that fails is refused."""
+`forward` is never replaced, and the output embedding runs only where its logits are needed. What
+the hooks read is checked on a few tokens before the first use (verify.py); a model that fails is
+refused."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -14,54 +14,68 @@ import torch
 from knnlm.errors import KnnlmError, UsageError, unknown
 from knnlm.hidden_states.att import AttLocation, locate_att
 from knnlm.hidden_states.output_head import model_logits, output_embedding
-from knnlm.hidden_states.verify import body_gives_ffn, probe, verify
+from knnlm.hidden_states.verify import base_model_outputs_ffn, probe_tokens, verify_reader
 
 KEYS = ("att", "ffn")
 
 
 class States(NamedTuple):
-    """States of a batch (B, T, D) at every position; None where not asked for."""
+    """Hidden states of a batch, (B, T, D) each; `att` is None where the reader does not read it."""
 
     att: torch.Tensor | None
     ffn: torch.Tensor
 
     def of(self, key: str) -> torch.Tensor:
-        """The states named `key`."""
-        found = self.att if key == "att" else self.ffn
-        assert found is not None
-        return found
+        """The states named `key`: "att" or "ffn"."""
+        states = self.att if key == "att" else self.ffn
+        assert states is not None
+        return states
 
 
-class Seen:
-    """What one call of the model showed to its reader."""
+class Capture:
+    """The tensors that a reader's hooks kept while the model ran.
+
+    `tensors` may hold "output_embedding_input", "feed_forward_input", "attention_output" and, for
+    parallel blocks, "block_input". Calls after each other overwrite them.
+    """
 
     def __init__(self, reader: "StateReader") -> None:
         self.reader = reader
         self.tensors: dict[str, torch.Tensor] = {}
 
     def att(self, batch: int) -> torch.Tensor:
-        """att at every position, (B, T, D); OPT hands its feed-forward layer a flattened (B·T,
-        D)."""
-        point, seen = self.reader.point, self.tensors
-        assert point is not None
-        found = point.state(seen)
-        return found.reshape(batch, -1, found.shape[-1])
+        """att (B, T, D) at every position, for `batch` sequences.
+
+        OPT hands its feed-forward layer a flattened (B·T, D), so the batch size must be given.
+        """
+        assert self.reader.att_location is not None
+        state = self.reader.att_location.state(self.tensors)
+        return state.reshape(batch, -1, state.shape[-1])
 
     @property
     def ffn(self) -> torch.Tensor:
-        """What entered the output embedding: only the positions that the model was asked to predict
-        at."""
-        return self.tensors["head"]
+        """ffn (B, T', D), only at the positions where the model was asked to predict."""
+        return self.tensors["output_embedding_input"]
 
 
-# Whoever watches in this thread: hooks stay attached while the reader lives, and calls of other
-# threads do not mix.
-_WATCHING: ContextVar[Seen | None] = ContextVar("knnlm_tap", default=None)
+# Hooks stay attached as long as the reader, so a context variable tells them which calls to
+# capture: those of this thread, inside `capture`.
+_CURRENT: ContextVar[Capture | None] = ContextVar("knnlm_capture", default=None)
 
 
 def checked_keys(names: Sequence[str]) -> tuple[str, ...]:
-    """`names` without repetition, in the order of KEYS; an unknown one is an error. A string is a
-    list with commas."""
+    """Bring the names of hidden states into their fixed order, each once.
+
+    Args:
+        names: Some of `KEYS`; a string is a list with commas.
+
+    Raises:
+        UsageError: A name is unknown, or there is none.
+
+    Example:
+        >>> checked_keys("ffn,att")
+        ('att', 'ffn')
+    """
     if isinstance(names, str):
         names = [name.strip() for name in names.split(",") if name.strip()]
     for name in names:
@@ -69,11 +83,20 @@ def checked_keys(names: Sequence[str]) -> tuple[str, ...]:
             raise unknown("key", name, KEYS)
     if not names:
         raise UsageError(f"no key given: choose of {', '.join(KEYS)}")
-    return tuple(k for k in KEYS if k in names)
+    return tuple(key for key in KEYS if key in names)
 
 
 def default_keys(model: Any, att_module: str | None = None) -> tuple[tuple[str, ...], str]:
-    """Both keys, or "ffn" alone where "att" is not defined, and then a sentence that says why."""
+    """Which hidden states to store of a model if the user does not say.
+
+    Args:
+        model: A causal LM of transformers.
+        att_module: The module whose input is att, if the user named one.
+
+    Returns:
+        Both keys and an empty sentence; or "ffn" alone where att is not defined for the model, and
+        a sentence that says why.
+    """
     if att_module is not None:
         return KEYS, ""
     try:
@@ -84,8 +107,25 @@ def default_keys(model: Any, att_module: str | None = None) -> tuple[tuple[str, 
 
 
 class StateReader:
-    """Reads a causal LM, from any number of threads. Use it in a `with`, or close it, to take its
-    hooks away."""
+    """Reads hidden states of a causal LM, from any number of threads.
+
+    Close it, or use it in a `with`, to remove its hooks from the model.
+
+    Args:
+        model: A causal LM of transformers.
+        keys: Which states to read, of `KEYS`.
+        att_module: Path of the module whose input is att, for a model that is not in `FAMILIES`.
+        replace_att: A state to read instead of att, for experiments. It is not checked to be att.
+
+    Raises:
+        KnnlmError: The states could not be located, or were not what they should be.
+        UsageError: An unknown key or module.
+
+    Example:
+        >>> with StateReader(model) as reader:
+        ...     states = reader.read(ids)  # ids (B, T)
+        ...     logits = reader.logits(states.ffn)  # those of model(ids)
+    """
 
     def __init__(
         self,
@@ -93,20 +133,17 @@ class StateReader:
         keys: Sequence[str] = KEYS,
         att_module: str | None = None,
         *,
-        instead: AttLocation | None = None,
+        replace_att: AttLocation | None = None,
     ) -> None:
-        """`instead` reads another state in the place of att, for experiments: it is not checked to
-        be att."""
         self.model, self.keys = model, checked_keys(keys)
         self.head = output_embedding(model)
-        self.point = (instead or locate_att(model, att_module)) if "att" in self.keys else None
+        self.att_location: AttLocation | None = None
+        if "att" in self.keys:
+            self.att_location = replace_att or locate_att(model, att_module)
         self._handles = self._attach()
-        self.whole = (
-            True  # until it is known that the body's output is what the output embedding reads
-        )
         try:
-            self.whole = not body_gives_ffn(self)
-            verify(self, att=instead is None)
+            self._needs_head = not base_model_outputs_ffn(self)
+            verify_reader(self, check_att=replace_att is None)
         except BaseException:
             self.close()
             raise
@@ -118,87 +155,107 @@ class StateReader:
         self.close()
 
     def close(self) -> None:
-        """Take the hooks away."""
+        """Remove the hooks."""
         while self._handles:
             self._handles.pop().remove()
 
     @property
     def device(self) -> torch.device:
-        """Where inputs must be."""
-        found = self.model.get_input_embeddings().weight.device
-        assert isinstance(found, torch.device)
-        return found
-
-    @contextlib.contextmanager
-    def watch(self) -> Iterator[Seen]:
-        """While this lasts, calls of the model in this thread are seen."""
-        seen = Seen(self)
-        token = _WATCHING.set(seen)
-        try:
-            yield seen
-        finally:
-            _WATCHING.reset(token)
+        """The device on which token ids must be."""
+        device = self.model.get_input_embeddings().weight.device
+        assert isinstance(device, torch.device)
+        return device
 
     def read(self, ids: torch.Tensor) -> States:
-        """States at every position of `ids` (B, T), without running the output embedding."""
-        with self.watch() as seen:
-            if self.whole:
+        """Run the model, without its output embedding where that is possible, and read its states.
+
+        Args:
+            ids: Token ids (B, T), on the reader's device.
+
+        Returns:
+            States at every position, (B, T, D).
+        """
+        with self.capture() as capture:
+            if self._needs_head:
                 self.model(input_ids=ids, use_cache=False)
-                ffn = seen.ffn
+                ffn = capture.ffn
             else:
                 ffn = self.model.base_model(input_ids=ids, use_cache=False).last_hidden_state
-        return States(seen.att(len(ids)) if self.point is not None else None, ffn)
+        return States(capture.att(len(ids)) if self.att_location is not None else None, ffn)
+
+    @contextlib.contextmanager
+    def capture(self) -> Iterator[Capture]:
+        """Capture states from calls of the model that you make yourself.
+
+        Only calls in this thread, inside the `with`, are captured.
+
+        Example:
+            >>> with reader.capture() as capture:
+            ...     output = model(input_ids=ids, past_key_values=cache)
+            >>> capture.ffn
+        """
+        capture = Capture(self)
+        token = _CURRENT.set(capture)
+        try:
+            yield capture
+        finally:
+            _CURRENT.reset(token)
+
+    def current_capture(self) -> Capture | None:
+        """The capture to which the running call of the model belongs, if it is one of this reader.
+
+        Hooks ask this before they act, because other threads may be using the same model.
+        """
+        capture = _CURRENT.get()
+        return capture if capture is not None and capture.reader is self else None
 
     def logits(self, ffn: torch.Tensor) -> torch.Tensor:
-        """The model's own logits for states (…, D) that enter its output embedding."""
+        """The model's own logits (…, V) for ffn states (…, D)."""
         return model_logits(self.model, ffn)
 
     def widths(self) -> dict[str, int]:
-        """Width of each key."""
+        """The width D of each key."""
         with torch.inference_mode():
-            states = self.read(probe(self))
+            states = self.read(probe_tokens(self))
         return {key: states.of(key).shape[-1] for key in self.keys}
 
     def describe(self) -> dict[str, str]:
-        """What each key is, in words, for the record."""
-        words = {
-            "att": self.point.words if self.point is not None else "",
+        """Which vector each key is, in one line, for the record."""
+        lines = {
+            "att": self.att_location.description if self.att_location is not None else "",
             "ffn": "input of the output embedding",
         }
-        return {key: words[key] for key in self.keys}
+        return {key: lines[key] for key in self.keys}
 
     def _attach(self) -> list[Any]:
-        handles = [self.head.register_forward_pre_hook(self._keep_input("head"), with_kwargs=True)]
-        if self.point is not None:
-            handles.append(
-                self.point.attention.register_forward_hook(self._keep_output("attended"))
-            )
-            read, entered = self._keep_input("read"), self._keep_input("entered")
-            handles.append(
-                self.point.feed_forward.register_forward_pre_hook(read, with_kwargs=True)
-            )
-            if self.point.parallel:
-                handles.append(
-                    self.point.block.register_forward_pre_hook(entered, with_kwargs=True)
-                )
-        return handles
+        inputs = {"output_embedding_input": self.head}
+        outputs = {}
+        if self.att_location is not None:
+            outputs["attention_output"] = self.att_location.attention
+            inputs["feed_forward_input"] = self.att_location.feed_forward
+            if self.att_location.parallel:
+                inputs["block_input"] = self.att_location.block
+        return [
+            *(
+                module.register_forward_pre_hook(self._keep_input(name), with_kwargs=True)
+                for name, module in inputs.items()
+            ),
+            *(
+                module.register_forward_hook(self._keep_output(name))
+                for name, module in outputs.items()
+            ),
+        ]
 
     def _keep_input(self, name: str) -> Any:
         def keep(_: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
-            if (seen := self.watching()) is not None:
-                seen.tensors[name] = arguments[0] if arguments else named["hidden_states"]
+            if (capture := self.current_capture()) is not None:
+                capture.tensors[name] = arguments[0] if arguments else named["hidden_states"]
 
         return keep
 
     def _keep_output(self, name: str) -> Any:
         def keep(_: Any, __: Any, output: Any) -> None:
-            if (seen := self.watching()) is not None:
-                seen.tensors[name] = output[0] if isinstance(output, tuple) else output
+            if (capture := self.current_capture()) is not None:
+                capture.tensors[name] = output[0] if isinstance(output, tuple) else output
 
         return keep
-
-    def watching(self) -> Seen | None:
-        """What keeps the call that runs now, if it is one of ours; other threads may use the same
-        model."""
-        seen = _WATCHING.get()
-        return seen if seen is not None and seen.reader is self else None

@@ -2,12 +2,14 @@
 
 lm-eval 0.4.13 finds models in its own source only, so `knnlm-lm-eval` (cli/lm_eval.py) imports this
 module, which registers ours, and hands over to lm-eval's command line; in Python, importing it is
-enough. Knows no tasks."""
+enough.
+"""
 
 from typing import Any
 
 import torch
 
+from knnlm.components.stored import KNN_NAME
 from knnlm.errors import KnnlmError, UsageError
 
 try:
@@ -21,12 +23,13 @@ except ImportError as error:
 
 @register_model("knnlm")
 class KNNLMHarness(HFLM):  # type: ignore[misc]  # lm_eval is not typed
-    """A store's kNN-LM; what lm-eval does with a Hugging Face model it does with this one."""
+    """A datastore's kNN-LM; what lm-eval does with a Hugging Face model it does with this one."""
 
     def __init__(
         self,
         store: str | None = None,
         model: str | None = None,
+        component: str = KNN_NAME,
         key: str | None = None,
         metric: str | None = None,
         index: str | None = None,
@@ -37,28 +40,30 @@ class KNNLMHarness(HFLM):  # type: ignore[misc]  # lm_eval is not typed
         batch_size: int | str = 1,
         **options: Any,
     ) -> None:
-        """The options of `knnlm eval`; `lambda` too, which Python cannot name. Others are those of
-        lm-eval's `hf`."""
-        from knnlm import api
+        """Take the options of `knnlm eval`, `lambda` too; others are those of lm-eval's `hf`."""
+        from knnlm.api import KNNLM
 
         if store is None:
             raise UsageError("no store given: add --model_args store=STORE")
-        if index is not None and exact:
-            raise UsageError("index and exact exclude each other: give one of them")
         if str(device).startswith("cuda") and not torch.cuda.is_available():
             device = None  # lm-eval asks for CUDA unless told otherwise, and falls back itself
         lam = options.pop("lambda", None)
-        loaded = api.load(
+        knnlm = KNNLM(
             store,
-            model=model,
+            component=component,
             key=key,
             metric=metric,
-            mask="exact" if exact else index,
+            index=index,
+            exact=bool(exact),
             k=k,
             lam=None if lam is None else float(lam),
-            temperature=temperature,
+            retrieval_temperature=temperature,
+            model=model,
             device=device,
         )
         super().__init__(
-            pretrained=loaded.model, tokenizer=loaded.tokenizer, batch_size=batch_size, **options
+            pretrained=knnlm.to_transformers(),
+            tokenizer=knnlm.tokenizer,
+            batch_size=batch_size,
+            **options,
         )

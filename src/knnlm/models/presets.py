@@ -1,20 +1,41 @@
-"""The base LMs we train from scratch, as data.
+"""The base LMs that we train from scratch, as data.
 
 All are a stock transformers class (OPT) with the traits of the paper's model: pre-LayerNorm, ReLU,
 untied embeddings and no LayerNorm after the last block, so that `ffn` is the raw residual stream.
-The one difference of architecture is OPT's learned positions where the paper's were sinusoidal.
-Knows nothing of training loops."""
+The one difference in architecture is the positions: OPT learns them, the paper's are sinusoidal.
+"""
 
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from knnlm.errors import unknown
-from knnlm.models.summed_embeddings import widen
+from knnlm.models.summed_embeddings import with_summed_embeddings
 
 
 @dataclass(frozen=True, kw_only=True)
 class Preset:
-    """Size and training recipe of a base LM."""
+    """Size and training recipe of a base LM.
+
+    Attributes:
+        name: What it is called.
+        vocab_size: The most vocabulary entries of its tokenizer.
+        width: D, the size of a hidden state.
+        layers: How many blocks.
+        heads: Attention heads of a block.
+        context: The longest input, in tokens; training windows are this long.
+        dropout: On embeddings and the residual stream.
+        attention_dropout: On attention weights.
+        batch: Windows of `context` tokens in one update.
+        steps: Updates.
+        lr: The highest learning rate.
+        warmup: Updates until the learning rate is highest.
+        weight_decay: Of AdamW.
+        valid_every: Updates between two measurements on the validation text.
+        valid_tokens: At most this many validation tokens are scored while training.
+        keep: Updates after which the model is kept as it is then, in checkpoints/<update>; each a
+            multiple of `valid_every`.
+        embeddings: Output embeddings per vocabulary entry, whose probabilities are summed.
+    """
 
     name: str
     vocab_size: int
@@ -25,24 +46,21 @@ class Preset:
     dropout: float
     attention_dropout: float
     batch: int
-    """Windows of `context` tokens in one update."""
     steps: int
     lr: float
     warmup: int
     weight_decay: float
     valid_every: int
     valid_tokens: int
-    """At most this many validation tokens are scored while training."""
     keep: tuple[int, ...] = ()
-    """Updates after which the model is kept as it is then, in checkpoints/<update>; each a multiple
-    of valid_every."""
-
     embeddings: int = 1
-    """Output embeddings for each word, whose probabilities are summed."""
 
     def settings(self) -> dict[str, Any]:
-        """All fields by name, for records and fingerprints; `embeddings` only where there are
-        several, so that what was trained before that field was there is still known."""
+        """All fields by name, for records and fingerprints.
+
+        `embeddings` is left out if it is 1, so that models trained before there was such a field
+        keep their fingerprints.
+        """
         return {
             name: value
             for name, value in asdict(self).items()
@@ -107,9 +125,8 @@ LAPTOP = Preset(
     valid_tokens=60_000,
     keep=(100, 400, 800),
 )
-# peers.md 1.2: 16 layers, 8 heads, d 1024, ffn 4096, 33,344 BPE, 3072 tokens a sample and 9216 an
-# update, 286,000 updates, dropout 0.3/0.1. The optimiser is ours (AdamW); the paper's was NAG with
-# a learning rate of 1.
+# The size, batch, dropout and number of updates are those of the paper's code. The optimizer is
+# ours (AdamW); theirs was Nesterov's accelerated gradient with a learning rate of 1.
 PAPER = Preset(
     name="paper",
     vocab_size=33_344,
@@ -131,28 +148,48 @@ PAPER = Preset(
 PRESETS = {p.name: p for p in (SMOKE, DEMO, LAPTOP, PAPER)}
 
 
-def preset(name: str) -> Preset:
-    """The preset of that name."""
+def preset_named(name: str) -> Preset:
+    """Look up a preset.
+
+    Args:
+        name: One of "smoke", "demo", "laptop" and "paper".
+
+    Raises:
+        UsageError: There is no preset of that name.
+    """
     if name not in PRESETS:
         raise unknown("preset", name, PRESETS)
     return PRESETS[name]
 
 
-def new_model(p: Preset, vocab_size: int, end_of_text: int) -> Any:
-    """An untrained model; its weights depend on torch's seed."""
+def new_model(preset: Preset, vocab_size: int, end_of_text: int) -> Any:
+    """Make an untrained model; its weights depend on torch's seed.
+
+    Args:
+        preset: Its size.
+        vocab_size: How many vocabulary entries its tokenizer has, which may be fewer than the
+            preset allows.
+        end_of_text: The token id that begins and ends a text.
+
+    Returns:
+        A transformers model.
+
+    Example:
+        >>> model = new_model(SMOKE, len(tokenizer), tokenizer.bos_token_id)
+    """
     import transformers
 
     model = transformers.OPTForCausalLM(
         transformers.OPTConfig(
             vocab_size=vocab_size,
-            hidden_size=p.width,
-            word_embed_proj_dim=p.width,
-            ffn_dim=p.ffn,
-            num_hidden_layers=p.layers,
-            num_attention_heads=p.heads,
-            max_position_embeddings=p.context,
-            dropout=p.dropout,
-            attention_dropout=p.attention_dropout,
+            hidden_size=preset.width,
+            word_embed_proj_dim=preset.width,
+            ffn_dim=preset.ffn,
+            num_hidden_layers=preset.layers,
+            num_attention_heads=preset.heads,
+            max_position_embeddings=preset.context,
+            dropout=preset.dropout,
+            attention_dropout=preset.attention_dropout,
             activation_function="relu",
             do_layer_norm_before=True,
             _remove_final_layer_norm=True,
@@ -162,4 +199,4 @@ def new_model(p: Preset, vocab_size: int, end_of_text: int) -> Any:
             pad_token_id=None,  # a padding id would freeze that row of the input embedding at zero
         )
     )
-    return model if p.embeddings == 1 else widen(model, p.embeddings)
+    return model if preset.embeddings == 1 else with_summed_embeddings(model, preset.embeddings)

@@ -1,56 +1,70 @@
-"""An output embedding with several rows for each word, whose probabilities are summed.
+"""Several output embeddings per vocabulary entry, whose probabilities are summed.
 
-    p(w) = Σ_j softmax(W·h)[w, j]          so the logit of a word is log Σ_j exp(W[w, j]·h)
+    p(v) = Σ_j softmax(W·h)[v, j]          so the logit of entry v is log Σ_j exp(W[v, j]·h)
 
-A model with such a head returns one logit for each word, as any other does. Stock transformers
-refuses its weights, since their shape is not the one that its class has; `load_model` knows it by
-its configuration. Knows no training."""
+A datastore holds many embeddings per vocabulary entry; this gives the softmax of a base LM several
+too. A model with such an output layer returns one logit per vocabulary entry, as any other does.
+Stock transformers refuses its weights, whose shape is not the one it expects; `load_model`
+recognizes it by its configuration.
+"""
 
 from pathlib import Path
 from typing import Any
 
 import torch
 
-FIELD = "embeddings_per_word"
-"""Of the model's configuration."""
+CONFIG_FIELD = "embeddings_per_word"
+"""The field of a model's configuration that says how many there are; written in saved models."""
 
 
-class SummedHead(torch.nn.Module):
-    """W (V·n, D), the n rows of a word one after the other."""
+class SummedEmbeddings(torch.nn.Module):
+    """An output layer with several embeddings per vocabulary entry.
 
-    def __init__(self, width: int, words: int, rows: int) -> None:
+    Its weight is W (V·n, D): the n embeddings of an entry one after the other.
+
+    Args:
+        width: D, the size of a hidden state.
+        vocab_size: V, how many vocabulary entries it predicts.
+        per_entry: n, how many embeddings each entry has.
+    """
+
+    def __init__(self, width: int, vocab_size: int, per_entry: int) -> None:
         super().__init__()
-        self.words, self.rows = words, rows
-        self.weight = torch.nn.Parameter(torch.empty(words * rows, width))
+        self.vocab_size, self.per_entry = vocab_size, per_entry
+        self.weight = torch.nn.Parameter(torch.empty(vocab_size * per_entry, width))
         torch.nn.init.normal_(self.weight, std=0.02)
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
-        """States (…, D) → logits (…, V)."""
-        found = torch.nn.functional.linear(states, self.weight)
-        return found.unflatten(-1, (self.words, self.rows)).logsumexp(-1)
+        """Hidden states (…, D) → logits (…, V)."""
+        products = torch.nn.functional.linear(states, self.weight)
+        return products.unflatten(-1, (self.vocab_size, self.per_entry)).logsumexp(-1)
 
 
-def widen(model: Any, rows: int) -> Any:
-    """The model with a new head of that many rows for each word."""
-    words, width = model.get_output_embeddings().weight.shape
-    model.set_output_embeddings(SummedHead(width, words, rows))
-    setattr(model.config, FIELD, rows)
+def with_summed_embeddings(model: Any, per_entry: int) -> Any:
+    """Give a model a new, untrained output layer with several embeddings per vocabulary entry.
+
+    Returns:
+        The same model, changed.
+    """
+    vocab_size, width = model.get_output_embeddings().weight.shape
+    model.set_output_embeddings(SummedEmbeddings(width, vocab_size, per_entry))
+    setattr(model.config, CONFIG_FIELD, per_entry)
     return model
 
 
-def load_widened(folder: str | Path, config: Any, dtype: Any) -> Any:
-    """The model of a folder whose configuration has several embeddings for each word."""
+def load_summed_embeddings(folder: str | Path, config: Any, dtype: Any) -> Any:
+    """Open a saved model whose configuration has several embeddings per vocabulary entry."""
     import safetensors.torch
     import transformers
 
-    model = widen(
+    model = with_summed_embeddings(
         transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32),
-        getattr(config, FIELD),
+        getattr(config, CONFIG_FIELD),
     )
     model.load_state_dict(safetensors.torch.load_file(Path(folder) / "model.safetensors"))
     return model if dtype == "auto" else model.to(dtype)
 
 
-def vocabulary(head: Any) -> int:
-    """How many words an output embedding predicts."""
-    return head.words if isinstance(head, SummedHead) else int(head.weight.shape[0])
+def vocabulary_size(head: Any) -> int:
+    """How many vocabulary entries an output embedding predicts."""
+    return head.vocab_size if isinstance(head, SummedEmbeddings) else int(head.weight.shape[0])

@@ -12,28 +12,43 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
+from knnlm.components.base import LearnedComponent
 from knnlm.components.clusters import Clusters
-from knnlm.components.single import Single
-from knnlm.datastore.entries import states_of
 from knnlm.errors import KnnlmError
-from knnlm.evaluation.component_temperature import at_best_tau
+from knnlm.evaluation.calibration import TemperedLM
+from knnlm.evaluation.temperature import best_temperature
 from knnlm.files import fingerprint
 from knnlm.hidden_states.output_head import output_embedding
-from knnlm.paper.calibrated import tempered_logprobs
 from knnlm.paper.rows import Learned
 from knnlm.paper.scales import Scale
 from knnlm.paper.workshop import Workshop
 from knnlm.training import learn as learning
 from knnlm.training.clustering import POINTS, ROUNDS, cluster
-from knnlm.training.fit import Diverged, FitResult
-from knnlm.training.initial import NOISE, ComponentSpec, begin, initial_clusters, rows_for_words
-from knnlm.training.learn import BATCH, DEFAULT_FIT, Mixed, Soft
+from knnlm.training.fit import FitResult
+from knnlm.training.initial import (
+    NOISE,
+    ComponentSpec,
+    Kind,
+    LearnableModule,
+    embeddings_by_weight,
+    initial_clusters,
+    initial_module,
+)
+from knnlm.training.learn import BATCH, DEFAULT_FIT
+from knnlm.training.loop import Diverged
+from knnlm.training.objectives import InterpolatedLoss, Objective, SoftTargetLoss
 from knnlm.training.soft_targets import KEPT
 
 _FURTHER, _STEP = 2, 3.0
+KINDS: dict[str, Kind] = {
+    "embeddings": "head",
+    "softmaxes": "mixture-of-softmaxes",
+    "network": "mlp",
+    "clusters": "clusters",
+}
+"""Kinds of components as rows and their records call them, and as the library does."""
 TeacherTau = Callable[[str, int | None], float]
 
 
@@ -41,7 +56,7 @@ class Taught(NamedTuple):
     """What was learned for a row: the component, how learning went (None: nothing was), at which
     rate, and how many numbers it adds to the LM."""
 
-    component: Single
+    component: LearnedComponent
     fitted: FitResult | None
     rate: float | None
     parameters: int
@@ -63,7 +78,7 @@ class Apprentice:
             return Taught(component, None, None, component.multiplications)
         rate = self._rate(row)
         found = self._fit(row, rate)
-        return Taught(found.component, found.fitted, rate, _parameters(row, found.component))
+        return Taught(found.component, found.fit, rate, _parameters(row, found.component))
 
     def pilots(self, row: Learned) -> dict[float, FitResult]:
         """What came of every rate that was tried for the family of a row, in order."""
@@ -80,10 +95,12 @@ class Apprentice:
             self._pilots[first] = {rate: found[rate] for rate in sorted(found)}
         return self._pilots[first]
 
-    def logprobs(self, row: Learned, component: Single, split: str) -> NDArray[np.float64]:
+    def logprobs(
+        self, row: Learned, component: LearnedComponent, split: str
+    ) -> NDArray[np.float64]:
         """log p of a split's targets."""
         queries = self.workshop.plain(*row.lm).queries(split)
-        return component.target_logprobs(states_of(queries, component.keys), queries.targets)
+        return component.target_logprobs(queries)
 
     def _rate(self, row: Learned) -> float:
         found = self.pilots(row)
@@ -91,7 +108,7 @@ class Apprentice:
 
     def _try(self, row: Learned, rate: float) -> FitResult:
         try:
-            return self._fit(row, rate).fitted
+            return self._fit(row, rate).fit
         except Diverged:
             return FitResult(0, 0, math.inf, 0.0)
 
@@ -108,29 +125,30 @@ class Apprentice:
             self._folder(row) / f"lr-{rate:g}",
             how,
             seed=row.seed,
-            aim=aim,
+            objective=aim,
             about={**about, **of_aim},
         )
 
-    def _begin(self, row: Learned) -> tuple[Any, dict[str, Any]]:
+    def _begin(self, row: Learned) -> tuple[LearnableModule, dict[str, Any]]:
         """The module of a row, and what it began as."""
         if row.kind == "clusters":
             start = self._clusters(row)
             valid = self.workshop.plain(*row.lm).valid
-            states = states_of(valid, start.keys)
-            tuned = at_best_tau(start, valid.lm_logprob, states, valid.targets).component
-            return initial_clusters(tuned), {"row": asdict(row), "tau": tuned.tau}  # type: ignore[arg-type]
+            lm = valid.lm_logprob.astype(np.float64)
+            tau = best_temperature(lm, start.target_scores(valid)).temperature
+            tuned = start.at_temperature(tau)
+            return initial_clusters(tuned), {"row": asdict(row), "tau": tau}
         w_sm = output_embedding(self.workshop.lms.model(*row.lm).model).weight
         what = ComponentSpec(
-            kind=row.kind,
+            kind=KINDS[row.kind],
             keys=row.keys,
             size=int(row.size),
             metric=row.metric,
             own_embedding=row.own_embedding,
         )
-        return begin(what, w_sm, self._counts(row), row.seed), {"row": asdict(row)}
+        return initial_module(what, w_sm, self._counts(row), row.seed), {"row": asdict(row)}
 
-    def _clusters(self, row: Learned) -> Any:
+    def _clusters(self, row: Learned) -> Clusters:
         store = self.workshop.plain(*row.lm).store
         file = self._folder(replace(row, fitted=False)) / "clusters.safetensors"
         count = max(1, min(int(row.size * store.vocab_size), store.count))
@@ -145,18 +163,18 @@ class Apprentice:
         counts = np.bincount(store.targets, weights=weight, minlength=store.vocab_size)
         if row.sizing == "loss":
             counts = counts + 1  # as in the paper's code: a word that costs nothing has weight one
-        return rows_for_words(counts, int(row.size * store.vocab_size))
+        return embeddings_by_weight(counts, int(row.size * store.vocab_size))
 
-    def _aim(self, row: Learned) -> tuple[Mixed | Soft | None, dict[str, Any]]:
+    def _aim(self, row: Learned) -> tuple[Objective | None, dict[str, Any]]:
         if row.lam is not None and row.soft:
             raise KnnlmError(
                 "a row learns from the mixture or from neighbours: choose one of lam and soft"
             )
         if row.lam is not None:
-            return Mixed(row.lam, self._lm_logprobs(row)), {}
+            return InterpolatedLoss(row.lam, self._lm_logprobs(row)), {}
         if row.soft:
             table = self.workshop.elsewhere(*row.lm, self.teacher_tau(*row.lm))
-            return Soft(row.soft, table.columns["words"], table.columns["shares"]), {
+            return SoftTargetLoss(row.soft, table.columns["words"], table.columns["shares"]), {
                 "teacher": table.manifest["meta"]
             }
         return None, {}
@@ -169,7 +187,8 @@ class Apprentice:
                 self.workshop.plain(*row.lm).store,
                 self.workshop.lms.model(*row.lm).model,
             )
-            self._lm_logs[row.lm] = tempered_logprobs(model, store.key("ffn"), store.targets, 1.0)
+            lm = TemperedLM(model, store.key("ffn"), store.targets)
+            self._lm_logs[row.lm] = lm.logprobs(1.0)
         return self._lm_logs[row.lm]
 
     def _folder(self, row: Learned) -> Path:
@@ -203,7 +222,7 @@ def made_with(scale: Scale) -> str:
         {
             "rates": points.rates,
             "epochs": points.epochs,
-            "looks": DEFAULT_FIT.looks,
+            "looks": DEFAULT_FIT.validations_per_epoch,
             "patience": DEFAULT_FIT.patience,
             "batch": BATCH,
             "noise": NOISE,
@@ -219,15 +238,11 @@ def made_with(scale: Scale) -> str:
     )[:16]
 
 
-def _parameters(row: Learned, component: Single) -> int:
+def _parameters(row: Learned, component: LearnedComponent) -> int:
     """Numbers that the component adds to the LM: those of its tensors, without the LM's own output
     embedding; of M only what is not zero."""
     if isinstance(component, Clusters):
         return component.multiplications + len(component.bias)
     skipped = {"counts"} if row.own_embedding else {"counts", "embedding"}
-    tensors = {
-        name: value
-        for name, value in component._asdict().items()
-        if isinstance(value, torch.Tensor)
-    }
+    tensors = component.tensors()
     return sum(value.numel() for name, value in tensors.items() if name not in skipped)

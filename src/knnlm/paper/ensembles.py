@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from knnlm.errors import KnnlmError
+from knnlm.evaluation.calibration import TemperedLM, unigram_logprobs
 from knnlm.evaluation.metrics import helping, perplexity
-from knnlm.evaluation.mixing import fit_shares, mix_all, oracle
-from knnlm.paper.calibrated import tempered_logprobs, unigram_logprobs
+from knnlm.evaluation.mixing import fit_weights, mix_several, oracle
 from knnlm.paper.numbers import Base, Logs, Sums, base_numbers, base_of, fitted_mixture
 from knnlm.paper.rows import Arm, Ensemble
 from knnlm.paper.workshop import Workshop
@@ -81,7 +81,7 @@ class EnsembleBench:
             found = {}
             for factor in FACTORS:
                 valid = [p.valid for p in (*(of[factor] for of in tempered), *further, unigrams)]
-                found[factor] = perplexity(mix_all(valid, fit_shares(valid)))
+                found[factor] = perplexity(mix_several(valid, fit_weights(valid)))
             return min(found, key=lambda factor: found[factor])
 
         factor = best([])
@@ -97,7 +97,8 @@ class EnsembleBench:
         """Of every arm, at the τ that is best beside the LMs."""
         valid = [lm.valid for lm in lms]
         return [
-            Splits(*self.votes(arm, mix_all(valid, fit_shares(valid)))) for arm in row.neighbours
+            Splits(*self.votes(arm, mix_several(valid, fit_weights(valid))))
+            for arm in row.neighbours
         ]
 
     def _at_factors(self, lm: tuple[str, int | None], base: Base) -> dict[float, Splits]:
@@ -108,7 +109,7 @@ class EnsembleBench:
             self._tempered[lm] = {
                 factor: Splits(
                     *(
-                        tempered_logprobs(model, q.key("ffn"), q.targets, factor * temperature)
+                        TemperedLM(model, q.key("ffn"), q.targets).logprobs(factor * temperature)
                         for q in queries
                     )
                 )

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knnlm.errors import KnnlmError
-from knnlm.evaluation.metrics import bootstrap_means
+from knnlm.evaluation.bootstrap import bootstrap_means, interval_95
 from knnlm.paper.rows import Arm, Combined, Ensemble, Learned, Listed, Unmasked
 
 Records = Mapping[str, Mapping[str, Any]]
@@ -145,7 +145,7 @@ def _effects(terms: Sequence[Term], records: Records, seeds: Sequence[str]) -> _
         return None
     words = found[0].words
     pooled = np.mean([d.delta for d in found], axis=0)
-    low, high = np.expm1(np.quantile(bootstrap_means(pooled, words), [0.025, 0.975]))
+    low, high = np.expm1(interval_95(bootstrap_means(pooled, words)))
     return _Effects(
         _effect(pooled, words),
         float(low),

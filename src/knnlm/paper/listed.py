@@ -15,9 +15,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from knnlm.components.knn import NeighborBlocks
 from knnlm.hidden_states.output_head import model_logits
-from knnlm.paper.scores import Held
+from knnlm.search.blocks import NeighborBlocks, NeighborsInMemory
 from knnlm.search.neighbors import Neighbors
 
 _BLOCK = 512
@@ -54,7 +53,7 @@ def distances(w_sm: NDArray[np.float32], states: NDArray[Any]) -> Scores:
     return of
 
 
-def likeliest(scores: Scores, queries: int, k: int) -> Held:
+def likeliest(scores: Scores, queries: int, k: int) -> NeighborsInMemory:
     """The k words of the highest scores."""
     ids, values = [], []
     for start in range(0, queries, _BLOCK):
@@ -62,12 +61,12 @@ def likeliest(scores: Scores, queries: int, k: int) -> Held:
         best = block.topk(min(k, block.shape[1]), dim=1)
         ids.append(best.indices.numpy())
         values.append(best.values.numpy())
-    return Held(Neighbors(np.concatenate(ids), np.concatenate(values)))
+    return NeighborsInMemory(Neighbors(np.concatenate(ids), np.concatenate(values)))
 
 
 def relisted(
     found: NeighborBlocks, tokens: NDArray[np.integer], scores: Scores, duplicates: bool
-) -> Held:
+) -> NeighborsInMemory:
     """The words of the neighbours, each as often as it was retrieved or once, scored anew, best
     first."""
     ids, values = [], []
@@ -83,7 +82,7 @@ def relisted(
         order = np.argsort(-mine, axis=1, kind="stable")
         ids.append(np.take_along_axis(words, order, axis=1))
         values.append(np.take_along_axis(mine, order, axis=1))
-    return Held(Neighbors(np.concatenate(ids), np.concatenate(values)))
+    return NeighborsInMemory(Neighbors(np.concatenate(ids), np.concatenate(values)))
 
 
 def _once(words: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knnlm.datastore.entries import Entries
-from knnlm.text.windows import windows
+from knnlm.evaluation.bootstrap import bootstrap, interval_95
+from knnlm.text.windows import cut_windows
 
 Numbers = NDArray[np.float64]
 _RANGES = 16
-_SAMPLES = 2000
 
 
 class Correlation(NamedTuple):
@@ -85,7 +85,7 @@ def context_lengths(lengths: list[int], window: int, stride: int) -> NDArray[np.
     found = [
         np.arange(w.first, w.stop + 1) - w.start
         for length in lengths
-        for w in windows(length, window, stride)
+        for w in cut_windows(length, window, stride)
     ]
     return np.concatenate(found)
 
@@ -106,14 +106,8 @@ def correlation(
         ]
     )
     sums = sums[:, sums[0] > 0]
-    count = sums.shape[1]
-    picks = (
-        np.random.default_rng(seed)
-        .multinomial(count, np.full(count, 1 / count), size=_SAMPLES)
-        .astype(float)
-    )
-    low, high = np.quantile(_pearson(picks @ sums.T), [0.025, 0.975])
-    return Correlation(float(_pearson(sums.sum(axis=1)[None])[0]), float(low), float(high))
+    draws = bootstrap(lambda counts: _pearson(counts @ sums.T), sums.shape[1], seed=seed)
+    return Correlation(float(_pearson(sums.sum(axis=1)[None])[0]), *interval_95(draws))
 
 
 def _pearson(sums: Numbers) -> Numbers:

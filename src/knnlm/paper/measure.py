@@ -13,7 +13,7 @@ from knnlm.components.knn import TargetVotes
 from knnlm.errors import KnnlmError
 from knnlm.evaluation.metrics import helping, perplexity
 from knnlm.evaluation.mixing import fit_lambda, mix, oracle
-from knnlm.evaluation.tuning import TauPoint, tau_sweep
+from knnlm.evaluation.temperature import TemperaturePoint, temperature_sweep
 from knnlm.experiments.workspace import SearchData
 from knnlm.hidden_states.output_head import output_embedding
 from knnlm.paper import listed, taus
@@ -158,7 +158,7 @@ class Bench:
         m: SearchData,
         valid: TargetVotes,
         test: TargetVotes,
-        further: dict[str, TauPoint],
+        further: dict[str, TemperaturePoint],
     ) -> dict[str, Any]:
         """What votes do for an LM at τ = 1, at `further` points, and at their own τ; and for it
         calibrated."""
@@ -169,7 +169,7 @@ class Bench:
         record: dict[str, Any] = {
             "lm": self.workshop.lms.about(*lm),
             "base": base_numbers(base, m),
-            "coverage": test.coverage(),
+            "coverage": test.coverage,
             "documents": sums.found,
         }
         for name, point in points.items():
@@ -186,7 +186,10 @@ class Bench:
     def _temperatures(self, arm: Arm) -> dict[str, Any]:
         base = self.base(arm.lm, arm.step)
         valid, test = self.workshop.votes(arm, "valid"), self.workshop.votes(arm, "test")
-        points = [*tau_sweep(base.valid, valid, GRID), *tau_sweep(base.valid, valid)]
+        points = [
+            *temperature_sweep(base.valid, valid, GRID),
+            *temperature_sweep(base.valid, valid),
+        ]
         return {
             "base": base_numbers(base, self.workshop.data(search_of(arm))),
             "points": [
@@ -206,7 +209,7 @@ class Bench:
             points.append(
                 {
                     "k": k,
-                    "coverage": head_test.coverage(),
+                    "coverage": head_test.coverage,
                     "tau_1": taus.outcome(base.test, head_test.logprobs(1.0), at_one),
                     "tuned": taus.outcome(base.test, head_test.logprobs(best.temperature), best),
                 }
@@ -256,7 +259,9 @@ class Bench:
         return {"words": [kind._asdict() for kind in kinds]}
 
 
-def _numbers(base: Base, knn_valid: Logs, knn: Logs, point: TauPoint, words: int) -> dict[str, Any]:
+def _numbers(
+    base: Base, knn_valid: Logs, knn: Logs, point: TemperaturePoint, words: int
+) -> dict[str, Any]:
     """Everything about one arm at one τ."""
     mixed = mix(base.test, knn, point.lam)
     own = fit_lambda(base.test, knn)

@@ -10,12 +10,11 @@ from typing import Any, NamedTuple
 
 import torch
 
+from knnlm.components.base import LearnedComponent, TargetScores
 from knnlm.components.head import Head
-from knnlm.components.single import Single
-from knnlm.datastore.entries import states_of
-from knnlm.evaluation.component_temperature import AtTau, at_best_taus, at_tau
 from knnlm.evaluation.metrics import helping, perplexity
-from knnlm.evaluation.mixing import mix, oracle
+from knnlm.evaluation.mixing import fit_lambda, mix, oracle
+from knnlm.evaluation.temperature import RememberedScores, best_temperature
 from knnlm.experiments.workspace import SearchData
 from knnlm.paper.apprentice import Apprentice, Taught
 from knnlm.paper.numbers import Base, Logs, Sums, base_numbers, fitted_mixture, or_none
@@ -40,10 +39,9 @@ class LearnedBench:
         base, m = self.base(*row.lm), self.apprentice.workshop.plain(*row.lm)
         taught = self.apprentice.taught(row)
         component, sums = taught.component, Sums(m, base)
-        states = states_of(m.valid, component.keys)
-        learned_at = at_tau(component, component.tau, base.valid, states, m.valid.targets)
-        lms = [base.valid, base.calibrated_valid]
-        best, over = at_best_taus(component, lms, states, m.valid.targets)
+        scores = RememberedScores(component.target_scores(m.valid))
+        learned_at = _at(component, scores, base.valid, component.tau)
+        best, over = _at_best(component, scores, [base.valid, base.calibrated_valid])
         record: dict[str, Any] = {"base": base_numbers(base, m), "learned": self._cost([taught], m)}
         if taught.fitted is not None:
             pilots = self.apprentice.pilots(row)
@@ -101,14 +99,16 @@ class LearnedBench:
             sums.add(name, mixed)
         return {**record, "documents": sums.found}
 
-    def _part(self, row: Learned, component: Single, base: Base, m: SearchData) -> "list[_Part]":
+    def _part(
+        self, row: Learned, component: LearnedComponent, base: Base, m: SearchData
+    ) -> "list[_Part]":
         """log p of a part of combinations, at its best τ over the LM and over the calibrated one;
         found once."""
         if row not in self._tuned:
-            lms, states = [base.valid, base.calibrated_valid], states_of(m.valid, component.keys)
+            scores = RememberedScores(component.target_scores(m.valid))
             self._tuned[row] = [
                 _Part(point.logprobs, self.apprentice.logprobs(row, point.component, "test"))
-                for point in at_best_taus(component, lms, states, m.valid.targets)
+                for point in _at_best(component, scores, [base.valid, base.calibrated_valid])
             ]
         return self._tuned[row]
 
@@ -117,7 +117,7 @@ class LearnedBench:
         parameters = sum(part.parameters for part in parts)
         return {
             "parameters": parameters,
-            "multiplications": sum(part.component.multiplications for part in parts),
+            "multiplications": sum(part.component.multiplications or 0 for part in parts),
             "widths": parameters / (m.store.vocab_size * m.store.key("ffn").type.width),
         }
 
@@ -127,7 +127,7 @@ class _Part(NamedTuple):
     test: Logs
 
 
-def alike(component: Single) -> float | None:
+def alike(component: LearnedComponent) -> float | None:
     """Mean cosine of the embeddings of one word with each other, over words that have several: near
     one, they are the same embedding several times."""
     if not isinstance(component, Head) or int(component.counts.max()) == 1:
@@ -140,5 +140,27 @@ def alike(component: Single) -> float | None:
     return round(float(pairs[component.counts > 1].mean()), 6)
 
 
-def _knobs(point: AtTau) -> dict[str, float]:
+class _AtTau(NamedTuple):
+    """A component at its τ, its λ, the validation text's log p, and the mixture's perplexity."""
+
+    component: LearnedComponent
+    lam: float
+    logprobs: Logs
+    ppl: float
+
+
+def _at(component: LearnedComponent, scores: TargetScores, lm: Logs, tau: float) -> _AtTau:
+    logs = scores.logprobs(tau)
+    lam = fit_lambda(lm, logs)
+    return _AtTau(component.at_temperature(tau), lam, logs, perplexity(mix(lm, logs, lam)))
+
+
+def _at_best(
+    component: LearnedComponent, scores: TargetScores, lms: Sequence[Logs]
+) -> list[_AtTau]:
+    """At the τ that is best for each LM; what was computed at a τ serves all of them."""
+    return [_at(component, scores, lm, best_temperature(lm, scores).temperature) for lm in lms]
+
+
+def _knobs(point: _AtTau) -> dict[str, float]:
     return {"temperature": point.component.tau, "lambda": point.lam, "valid_ppl": point.ppl}

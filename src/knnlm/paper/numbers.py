@@ -11,10 +11,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from knnlm.evaluation.calibration import (
+    Calibration,
+    TemperedLM,
+    calibrate,
+    calibrated_logprobs,
+    unigram_logprobs,
+)
 from knnlm.evaluation.metrics import perplexity
-from knnlm.evaluation.mixing import fit_shares, mix_all
+from knnlm.evaluation.mixing import fit_weights, mix_several
 from knnlm.experiments.workspace import SearchData
-from knnlm.paper.calibrated import Calibration, calibrate, calibrated_logprobs
 from knnlm.paper.workshop import Workshop
 
 Logs = NDArray[np.float64]
@@ -34,14 +40,15 @@ def base_of(workshop: Workshop, lm: str, step: int | None, stored: NDArray[np.in
     """The LM alone, and calibrated on validation text; `stored` are the tokens of the training
     text."""
     model, both = workshop.lms.model(lm, step).model, workshop.queries(lm, step)
-    vocab = both[0].vocab_size
-    found = calibrate(model, both[0].key("ffn").all(), both[0].targets, stored, vocab)
+    scores = [TemperedLM(model, q.key("ffn"), q.targets) for q in both]
+    unigrams = [unigram_logprobs(stored, q.targets, both[0].vocab_size) for q in both]
+    calibration = calibrate(scores[0], unigrams[0])
     calibrated = [
-        calibrated_logprobs(model, q.key("ffn").all(), q.targets, stored, vocab, found)
-        for q in both
+        calibrated_logprobs(lm, unigram, calibration)
+        for lm, unigram in zip(scores, unigrams, strict=True)
     ]
     lms = [q.lm_logprob.astype(np.float64) for q in both]
-    return Base(lms[0], lms[1], calibrated[0], calibrated[1], found)
+    return Base(lms[0], lms[1], calibrated[0], calibrated[1], calibration)
 
 
 def base_numbers(base: Base, m: SearchData) -> dict[str, Any]:
@@ -84,11 +91,11 @@ class Sums:
 def fitted_mixture(valid: Sequence[Logs], test: Sequence[Logs]) -> tuple[dict[str, Any], Logs]:
     """Predictors mixed, all weights fitted together on validation text: the record, and log p of
     the test text."""
-    shares = fit_shares(valid)
-    mixed = mix_all(test, shares)
+    shares = fit_weights(valid)
+    mixed = mix_several(test, shares)
     record = {
         "shares": list(shares),
-        "valid_ppl": perplexity(mix_all(valid, shares)),
+        "valid_ppl": perplexity(mix_several(valid, shares)),
         "ppl": or_none(perplexity(mixed)),
     }
     return record, mixed

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from knnlm.evaluation.metrics import bootstrap_means
+from knnlm.evaluation.bootstrap import bootstrap_means, interval_95
 from knnlm.paper.findings import Claim, Finding, Records, Verdict, verdict
 from knnlm.paper.recipes import ruled_out
 from knnlm.paper.scales import Scale
@@ -46,7 +46,7 @@ def place_findings(records: Records, scale: Scale) -> list[Finding]:
             )
             seeds = tuple(float(np.expm1(_difference([thirds])[0])) for thirds in each)
             value, draws = _difference(each)
-            low, high = np.expm1(np.quantile(draws, [0.025, 0.975]))
+            low, high = np.expm1(interval_95(draws))
             said = verdict(claim, float(low), float(high))
             found.append(
                 Finding(claim, float(np.expm1(value)), float(low), float(high), seeds, said)

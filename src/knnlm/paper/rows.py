@@ -12,11 +12,11 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from knnlm.similarity import Metric
-from knnlm.training.initial import Kind
 
 State = Literal["att", "ffn", "ffn-normed", "att-raw", "att-earlier"]
 Mask = Literal["exact", "faiss"]
 Scoring = Literal["real", "faiss", "half", "flipped"]
+Kind = Literal["embeddings", "softmaxes", "network", "clusters"]
 Sizing = Literal["equal", "frequency", "loss"]
 
 

@@ -13,43 +13,31 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from knnlm.components.knn import NeighborBlocks
 from knnlm.datastore.table import Column
+from knnlm.search.blocks import NeighborBlocks, NeighborsInMemory
 from knnlm.search.index import Index
-from knnlm.search.neighbors import Neighbors, in_order, merge
-from knnlm.similarity import Metric, rescore, score_rows
+from knnlm.search.neighbors import Neighbors, merge, top_k
+from knnlm.similarity import Metric, score_entries, score_states
 
 _BLOCK = 1 << 10
 
 
-class Held:
-    """Neighbours in memory, readable like cached ones."""
-
-    def __init__(self, near: Neighbors) -> None:
-        self.near, self.k = near, int(near.ids.shape[1])
-
-    def __len__(self) -> int:
-        return len(self.near.ids)
-
-    def read(self, start: int, stop: int) -> Neighbors:
-        """Neighbours of queries start … stop-1."""
-        return Neighbors(self.near.ids[start:stop], self.near.scores[start:stop])
-
-
-def decoded(found: NeighborBlocks, queries: Column, index: Index) -> Held:
+def decoded(found: NeighborBlocks, queries: Column, index: Index) -> NeighborsInMemory:
     """The same neighbours with the scores that `index` would give them."""
     threads = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(1)  # rescoring uses all cores itself
     try:
         rows = _Decoded(index)
         return _changed(
-            found, lambda near, at: rescore(index.metric, queries.read(*at), near.ids, rows)
+            found, lambda near, at: score_entries(index.metric, queries.read(*at), near.ids, rows)
         )
     finally:
         faiss.omp_set_num_threads(threads)
 
 
-def half(found: NeighborBlocks, queries: Column, column: Column, metric: Metric) -> Held:
+def half(
+    found: NeighborBlocks, queries: Column, column: Column, metric: Metric
+) -> NeighborsInMemory:
     """The same neighbours with similarities whose terms and sum are rounded to fp16."""
 
     def score(near: Neighbors, at: tuple[int, int]) -> NDArray[np.float32]:
@@ -67,7 +55,7 @@ def half(found: NeighborBlocks, queries: Column, column: Column, metric: Metric)
     return _changed(found, score)
 
 
-def flipped(found: NeighborBlocks) -> Held:
+def flipped(found: NeighborBlocks) -> NeighborsInMemory:
     """The same neighbours with the opposite scores: the farthest of them weighs most."""
     return _changed(
         found, lambda near, _: np.where(near.ids < 0, np.float32(-np.inf), -near.scores)
@@ -76,7 +64,7 @@ def flipped(found: NeighborBlocks) -> Held:
 
 def with_zeros(
     found: NeighborBlocks, queries: Column, metric: Metric, zeros: int, rows: int
-) -> Held:
+) -> NeighborsInMemory:
     """What exact search would find if `zeros` all-zero rows followed the store's `rows`. They tie,
     so ids decide."""
     parts = []
@@ -84,7 +72,7 @@ def with_zeros(
         near = found.read(start, start + _BLOCK)
         asked = queries.read(start, start + _BLOCK)
         count = min(zeros, found.k)
-        score = score_rows(metric, asked, np.zeros((len(asked), 1, asked.shape[1]), np.float32))
+        score = score_states(metric, asked, np.zeros((len(asked), 1, asked.shape[1]), np.float32))
         ids = np.broadcast_to(rows + np.arange(count), (len(asked), count))
         parts.append(merge(near, Neighbors(ids, np.broadcast_to(score, ids.shape)), found.k))
     return _held(parts)
@@ -108,15 +96,15 @@ class _Decoded:
 
 def _changed(
     found: NeighborBlocks, score: Callable[[Neighbors, tuple[int, int]], NDArray[np.float32]]
-) -> Held:
+) -> NeighborsInMemory:
     parts = []
     for start in range(0, len(found), _BLOCK):
         near = found.read(start, start + _BLOCK)
-        parts.append(in_order(near.ids, score(near, (start, start + _BLOCK)), found.k))
+        parts.append(top_k(near.ids, score(near, (start, start + _BLOCK)), found.k))
     return _held(parts)
 
 
-def _held(parts: list[Neighbors]) -> Held:
-    return Held(
+def _held(parts: list[Neighbors]) -> NeighborsInMemory:
+    return NeighborsInMemory(
         Neighbors(np.concatenate([p.ids for p in parts]), np.concatenate([p.scores for p in parts]))
     )

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from knnlm.evaluation.metrics import bootstrap_means
+from knnlm.evaluation.bootstrap import bootstrap_means, interval_95
 from knnlm.paper.findings import Records
 
 
@@ -50,8 +50,8 @@ def share_of_gain(
     below = bootstrap_means(all_of_it, tokens)
     if below.min() <= 0:
         return NOT_MEASURED
-    low, high = np.quantile(bootstrap_means(gain, tokens) / below, [0.025, 0.975])
-    return Effect(float(gain.sum() / all_of_it.sum()), float(low), float(high))
+    interval = interval_95(bootstrap_means(gain, tokens) / below)
+    return Effect(float(gain.sum() / all_of_it.sum()), *interval)
 
 
 def share_of_calibration(records: Records, knn: str) -> Effect:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from knnlm.datastore.entries import DocumentInfo, Entries
 from knnlm.datastore.table import Table
-from knnlm.evaluation.tuning import TauPoint
+from knnlm.evaluation.temperature import TemperaturePoint
 from knnlm.hidden_states.output_head import model_logits
 from knnlm.paper import taus
 from knnlm.paper.recipes.baselines import exactly, paper_arm
@@ -68,9 +68,9 @@ class SoftLabels:
         """What neighbours say, made if it is not there."""
         return None if self.neighbours is None else self.neighbours.table()
 
-    def loss(self, logits: torch.Tensor, places: NDArray[np.int64]) -> torch.Tensor:
-        """Mean cross-entropy of logits (B, T, V) with the labels of the tokens at these places."""
-        rows = self.rows[places].ravel()
+    def loss(self, logits: torch.Tensor, positions: NDArray[np.int64]) -> torch.Tensor:
+        """Mean cross-entropy of logits (B, T, V) with the labels of the tokens at `positions`."""
+        rows = self.rows[positions].ravel()
         known = rows >= 0
         labels = self.labels(rows[known]).to(logits.device)
         learned = logits.flatten(0, 1)[torch.from_numpy(known)].log_softmax(1)
@@ -96,7 +96,7 @@ class SoftLabels:
         )
 
 
-def teacher_point(workshop: Workshop, lm: str, step: int | None) -> TauPoint:
+def teacher_point(workshop: Workshop, lm: str, step: int | None) -> TemperaturePoint:
     """The τ and λ of neighbours that teach: the best of exact search on att, to four digits;
     further ones differ from machine to machine and would make it another lesson."""
     votes = workshop.votes(replace(exactly(paper_arm(workshop.scale, lm)), step=step), "valid")

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knnlm.datastore.entries import Entries
+from knnlm.evaluation.bootstrap import bootstrap, interval_95
 
 
 class WordType(NamedTuple):
@@ -96,16 +97,18 @@ class Trend(NamedTuple):
 def trend(x: Sequence[float], y: Sequence[float], samples: int = 2000, seed: int = 0) -> Trend:
     """The trend line of a scatter; whole points are resampled."""
     xs, ys = np.asarray(x, np.float64), np.asarray(y, np.float64)
-    slope, intercept = _line(xs, ys)
-    rng = np.random.default_rng(seed)
-    picks = rng.integers(len(xs), size=(samples, len(xs)))
-    slopes = [_line(xs[p], ys[p])[0] for p in picks]
-    low, high = np.quantile(slopes, [0.025, 0.975])
-    return Trend(slope, intercept, float(low), float(high))
+    slope = float(_slopes(np.ones((1, len(xs))), xs, ys)[0])
+    slopes = bootstrap(
+        lambda counts: _slopes(counts, xs, ys), len(xs), samples=samples, seed=seed, one_by_one=True
+    )
+    return Trend(slope, float(ys.mean() - slope * xs.mean()), *interval_95(slopes))
 
 
-def _line(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[float, float]:
-    centred = x - x.mean()
-    spread = float(centred @ centred)
-    slope = float(centred @ y) / spread if spread > 0 else 0.0
-    return slope, float(y.mean() - slope * x.mean())
+def _slopes(
+    counts: NDArray[np.float64], x: NDArray[np.float64], y: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The slope of the line through each draw of points; 0 where x does not vary."""
+    means = (counts @ x) / counts.sum(axis=1)
+    centered = x - means[:, None]
+    spread = (counts * centered**2).sum(axis=1)
+    return np.divide((counts * centered) @ y, spread, out=np.zeros_like(spread), where=spread > 0)

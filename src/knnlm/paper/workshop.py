@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from knnlm.components.knn import NeighborBlocks, TargetVotes
+from knnlm.components.knn import TargetVotes
 from knnlm.datastore.table import Table
 from knnlm.experiments.derive import zero_entries
 from knnlm.experiments.lms import LMs
@@ -23,6 +23,7 @@ from knnlm.paper import scores
 from knnlm.paper.other_states import other_state
 from knnlm.paper.rows import Arm
 from knnlm.paper.scales import Scale
+from knnlm.search.blocks import NeighborBlocks
 from knnlm.training.language_model import Teacher
 from knnlm.training.soft_targets import soft_targets
 
@@ -85,7 +86,7 @@ class Workshop(Workspace):
         m = self.data(spec)
         states = m.queries(split).key(m.key)
         if arm.mask == "faiss" and arm.score == "real":
-            return self.neighbors(spec, split, arm.k, "real")
+            return self.neighbors(spec, split, arm.k, "exact")
         found: NeighborBlocks = self.neighbors(spec, split, arm.k)
         if arm.mask == "exact" and arm.zeros:
             zeros = zero_entries(m.store.count, arm.zeros)

@@ -1,186 +1,169 @@
-"""The columns of the result table: name, explanation, and how a row fills them.
-
-One list for page and terminal, so that a number has the same name and the same digits in both.
-"""
+"""The columns of the demo's table as data: heading, explanation, and the field that fills it."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from knnlm.report import formats, words
-from knnlm.report.content import Row
+from knnlm.report.document import Cell, Column, Kind, Table
+from knnlm.report.formats import (
+    change,
+    change_interval,
+    count,
+    duration,
+    percent,
+    perplexity,
+    significant,
+)
+from knnlm.report.results import ConditionResult
+from knnlm.report.sentences import PERPLEXITY
 
 
-class Cell(NamedTuple):
-    """What stands in a cell, and a smaller note below it."""
+class _Filled(NamedTuple):
+    """A column, the field of a `ConditionResult` that it shows, and how that is written."""
 
-    text: str
-    note: str = ""
-
-
-class Column(NamedTuple):
-    """`brief` columns are the ones a terminal has room for."""
-
-    group: str
     name: str
+    field: str
+    write: Callable[[Any], str]
     help: str
-    cell: Callable[[Row], Cell]
-    numeric: bool = True
     brief: bool = False
+    note: Callable[[ConditionResult], str] | None = None
 
 
-def columns() -> tuple[Column, ...]:
-    """All columns, from left to right; equal groups are adjacent."""
-    return (*_setting(), *_per_token(), *_per_word(), *_knobs(), *_neighbours())
-
-
-def _setting() -> tuple[Column, ...]:
-    where = "Setting"
-    return (
-        Column(
-            where,
+_GROUPS: dict[str, tuple[_Filled, ...]] = {
+    "Condition": (
+        _Filled(
             "Key",
-            "Which vector stands for a context: att is what the last block's feed-forward layer "
-            "reads, ffn is what the output layer reads.",
-            lambda row: Cell(row.key),
-            numeric=False,
+            "key",
+            str,
+            "The hidden state that stands for a context: att is what the last block's feed-forward "
+            "layer reads, ffn is what the output layer reads.",
             brief=True,
         ),
-        Column(
-            where,
+        _Filled(
             "Metric",
-            "How two vectors are compared: l2 is squared Euclidean distance, ip is the inner "
+            "metric",
+            str,
+            "How two hidden states are compared: l2 is squared Euclidean distance, ip is the inner "
             "product.",
-            lambda row: Cell(row.metric),
-            numeric=False,
             brief=True,
         ),
-        Column(
-            where,
+        _Filled(
             "Search",
-            "How neighbours are found: exact compares with every stored context, "
-            "anything else is an approximate index.",
-            lambda row: Cell(row.mask),
-            numeric=False,
+            "search",
+            str,
+            "How neighbors are found: exact compares with every entry of the datastore, anything "
+            "else is an approximate index.",
             brief=True,
         ),
-        Column(
-            where,
+        _Filled(
             "Scores",
-            "What the vote uses: real is the true similarity of each neighbour found, "
-            "search is the index's own, possibly rounded one.",
-            lambda row: Cell(row.score),
-            numeric=False,
+            "score",
+            str,
+            "Which similarities weigh the neighbors: exact ones are computed from the hidden "
+            "states, index ones are the index's own, possibly rounded.",
             brief=True,
         ),
-    )
-
-
-def _per_token() -> tuple[Column, ...]:
-    where = "Perplexity per token"
-    return (
-        Column(
-            where,
-            "LM",
-            f"The language model alone. {words.PERPLEXITY}",
-            lambda row: Cell(formats.perplexity(row.base_ppl)),
-            brief=True,
+    ),
+    "Perplexity per token": (
+        _Filled(
+            "LM", "base_ppl", perplexity, f"The language model alone. {PERPLEXITY}", brief=True
         ),
-        Column(
-            where,
+        _Filled(
             "kNN alone",
-            "The neighbours' vote alone. It is ∞ as soon as one token was not among the tokens "
-            "of its neighbours; below it, the share of tokens that were (coverage).",
-            lambda row: Cell(
-                formats.perplexity(row.component_ppl), f"covers {formats.percent(row.coverage)}"
-            ),
+            "component_ppl",
+            perplexity,
+            "The neighbors alone. It is ∞ as soon as one token was not among the tokens of its "
+            "neighbors; below it, the share of tokens that were (coverage).",
+            note=lambda result: f"covers {percent(result.coverage)}",
         ),
-        Column(
-            where,
+        _Filled(
             "Mixed",
-            "Language model and neighbours together: the result.",
-            lambda row: Cell(formats.perplexity(row.interp_ppl)),
+            "interp_ppl",
+            perplexity,
+            "Language model and neighbors together: the result.",
             brief=True,
         ),
-        Column(
-            where,
+        _Filled(
             "Change",
+            "ratio",
+            change,
             "From LM to Mixed, with the 95 % interval of a paired bootstrap below.",
-            lambda row: Cell(formats.change(row.interp_ppl / row.base_ppl), words.between(row)),
             brief=True,
+            note=lambda result: change_interval(*result.ratio_ci95),
         ),
-        Column(
-            where,
+        _Filled(
             "Oracle",
+            "oracle_ppl",
+            perplexity,
             "If one could know for each token which of the two is better and use that one: a "
             "bound, not a method.",
-            lambda row: Cell(formats.perplexity(row.oracle_ppl)),
         ),
-    )
-
-
-def _per_word() -> tuple[Column, ...]:
-    where = "Per word"
-    return (
-        Column(
-            where,
+    ),
+    "Per word": (
+        _Filled(
             "LM",
+            "base_word_ppl",
+            perplexity,
             "The language model alone, per word: comparable between tokenizers.",
-            lambda row: Cell(formats.perplexity(row.base_word_ppl)),
         ),
-        Column(
-            where,
+        _Filled(
             "Mixed",
-            "Language model and neighbours together, per word.",
-            lambda row: Cell(formats.perplexity(row.interp_word_ppl)),
+            "interp_word_ppl",
+            perplexity,
+            "Language model and neighbors together, per word.",
         ),
-    )
-
-
-def _knobs() -> tuple[Column, ...]:
-    where = "Knobs"
-    return (
-        Column(
-            where,
+    ),
+    "Tuned": (
+        _Filled(
             "λ",
-            "The weight of the neighbours in the mixture, chosen on the validation text.",
-            lambda row: Cell(formats.significant(row.lam)),
+            "lam",
+            significant,
+            "The interpolation weight of the neighbors, tuned on the validation text.",
             brief=True,
         ),
-        Column(
-            where,
+        _Filled(
             "τ",
-            "The temperature that divides the neighbours' scores, chosen on the validation text; "
-            "below it, the same in units of the spread of those scores.",
-            lambda row: Cell(
-                formats.significant(row.temperature),
-                f"{formats.significant(row.temperature_units)} spread",
-            ),
+            "temperature",
+            significant,
+            "The retrieval temperature that divides the neighbors' scores, tuned on the validation "
+            "text; below it, the same in units of the spread of those scores.",
+            note=lambda result: f"{significant(result.temperature_units)} spread",
         ),
-        Column(where, "k", "How many neighbours vote.", lambda row: Cell(formats.count(row.k))),
-    )
-
-
-def _neighbours() -> tuple[Column, ...]:
-    where = "Neighbours"
-    return (
-        Column(
-            where,
+        _Filled("k", "k", count, "How many neighbors are retrieved for each token."),
+    ),
+    "Neighbors": (
+        _Filled(
             "Helping",
-            "Share of tokens to which the neighbours gave more probability than the language "
-            "model.",
-            lambda row: Cell(formats.percent(row.helping)),
+            "helping",
+            percent,
+            "Share of tokens to which the neighbors gave more probability than the language model.",
         ),
-        Column(
-            where,
+        _Filled(
             "Recall",
-            "Share of the true nearest neighbours that the search found.",
-            lambda row: Cell(formats.percent(row.recall)),
+            "recall",
+            percent,
+            "Share of the exact nearest neighbors that the search returned.",
             brief=True,
         ),
-        Column(
-            where,
-            "Time",
-            "Time this setting took.",
-            lambda row: Cell(formats.duration(row.seconds)),
-        ),
+        _Filled("Time", "seconds", duration, "Time to tune and evaluate this condition."),
+    ),
+}
+
+
+def conditions_table(results: tuple[ConditionResult, ...], best: int | None) -> Table:
+    """One row for each condition, the best one highlighted."""
+    fills = [(group, filled) for group, fills in _GROUPS.items() for filled in fills]
+    columns = tuple(
+        Column(filled.name, _kind(filled), filled.help, group, filled.brief)
+        for group, filled in fills
     )
+    rows = tuple(tuple(_cell(filled, result) for _, filled in fills) for result in results)
+    return Table(columns, rows, best=best)
+
+
+def _kind(filled: _Filled) -> Kind:
+    return "word" if filled.write is str else "number"
+
+
+def _cell(filled: _Filled, result: ConditionResult) -> Cell:
+    note = filled.note(result) if filled.note else ""
+    return Cell(filled.write(getattr(result, filled.field)), note)

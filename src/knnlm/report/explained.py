@@ -1,8 +1,4 @@
-"""A generated text, token by token, in a terminal: who wanted the token, and what was retrieved for
-it.
-
-Plain lines, no markup, so that text from outside cannot become any. Also two texts side by side.
-"""
+"""Explained and compared texts as lines for a terminal: plain characters, no markup."""
 
 import io
 import shutil
@@ -15,23 +11,36 @@ from rich.text import Text
 
 from knnlm.evaluation.explanation import ExplainedToken, RetrievedNeighbor
 from knnlm.report import formats
+from knnlm.report.tokens import neighbor_context
 
-_BEFORE = 60
-_HITS = 3
+_CONTEXT = 60  # characters of a neighbor's context
+_NEIGHBORS = 3
 
 
 def lines(tokens: Sequence[ExplainedToken], lam: float, component: str | None = None) -> list[str]:
-    """One line for each token, and its strongest neighbours in their own context; a component has
-    none."""
+    """The mixture's formula, then each token with its strongest neighbors.
+
+    Args:
+        tokens: The explained text.
+        lam: The interpolation weight.
+        component: The name of the component that was mixed in; None for kNN.
+    """
     second = component or "kNN"
-    hits = "" if component else ", then its strongest neighbours' share of the vote"
-    found = [f"each token: P = {1 - lam:.3f}·p_LM + {lam:.3f}·p_{second}{hits}"]
+    neighbors = "" if component else ", then its strongest neighbors' share of the vote"
+    formula = f"each token: P = {1 - lam:.3f}·p_LM + {lam:.3f}·p_{second}{neighbors}"
+    return [formula, *token_lines(tokens, second)]
+
+
+def token_lines(tokens: Sequence[ExplainedToken], component: str = "kNN") -> list[str]:
+    """One line for each token, followed by one for each of its strongest neighbors."""
+    text: list[str] = []
     for token in tokens:
         logprobs = (token.mixed_logprob, token.lm_logprob, token.component_logprob)
-        p, lm, knn = (formats.probability(x).ljust(8) for x in logprobs)
-        found.append(f"{_shown(token.text)}  P {p}  LM {lm}  {second} {knn}".rstrip())
-        found += [_neighbour(hit) for hit in token.neighbors[:_HITS]]
-    return found
+        mixed, lm, second = (formats.probability(logprob).ljust(8) for logprob in logprobs)
+        shown = f"⟦{formats.visible(token.text)}⟧".ljust(16)
+        text.append(f"{shown}  P {mixed}  LM {lm}  {component} {second}".rstrip())
+        text += [_neighbor_line(neighbor) for neighbor in token.neighbors[:_NEIGHBORS]]
+    return text
 
 
 def side_by_side(prompt: str, base: str, knn: str, component: str | None = None) -> list[str]:
@@ -46,11 +55,9 @@ def side_by_side(prompt: str, base: str, knn: str, component: str | None = None)
     return [prompt, *(line.rstrip() for line in captured.get().splitlines())]
 
 
-def _neighbour(hit: RetrievedNeighbor) -> str:
-    mark = "✓" if hit.is_target else " "
-    before = formats.visible(formats.tail(hit.before, _BEFORE))
-    return f"    {mark} {formats.percent(hit.weight):>6}  {before}⟦{formats.visible(hit.token)}⟧  ({hit.document})"
-
-
-def _shown(text: str) -> str:
-    return f"⟦{formats.visible(text)}⟧".ljust(16)
+def _neighbor_line(neighbor: RetrievedNeighbor) -> str:
+    mark = "✓" if neighbor.is_target else " "
+    context = neighbor_context(neighbor, _CONTEXT)
+    token = formats.visible(neighbor.token)
+    document = formats.visible(neighbor.document)
+    return f"    {mark} {formats.percent(neighbor.weight):>6}  {context}⟦{token}⟧  ({document})"

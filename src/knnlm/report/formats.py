@@ -1,13 +1,13 @@
-"""How numbers and raw text are written, in one place for page, plots and terminal.
-
-Knows nothing of what the numbers mean.
-"""
+"""How numbers and raw text are written, in one place for pages, plots and terminals."""
 
 import math
+import re
 
 MINUS = "\N{MINUS SIGN}"
 NBSP = "\N{NO-BREAK SPACE}"
 NOTHING = "\N{EN DASH}"
+# control characters but for white space, and marks that change the direction of what follows
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -79,14 +79,31 @@ def duration(seconds: float) -> str:
     return f"{seconds:.1f}{NBSP}s"
 
 
+def printable(text: str) -> str:
+    """Text that can steer neither a terminal nor the direction of the text around it.
+
+    Control characters become signs (␛), marks of direction their code (‹U+202E›); white space and
+    right-to-left letters stay.
+    """
+    return _UNPRINTABLE.sub(lambda match: _sign(match[0]), text)
+
+
 def visible(text: str) -> str:
-    """Text for one line: line ends and tabs become signs, so that white space can be seen."""
-    return text.replace("\r\n", "\n").replace("\n", "↵").replace("\r", "↵").replace("\t", "⇥")
+    """Printable text for one line: line ends and tabs become signs, so that they can be seen."""
+    text = text.replace("\r\n", "\n").replace("\n", "↵").replace("\r", "↵").replace("\t", "⇥")
+    return printable(text)
 
 
 def tail(text: str, limit: int) -> str:
     """The last `limit` characters: what comes just before a token matters most."""
     return text if len(text) <= limit else "…" + text[-limit:]
+
+
+def _sign(character: str) -> str:
+    code = ord(character)
+    if code < 0x20:
+        return chr(0x2400 + code)
+    return "␡" if code == 0x7F else f"‹U+{code:04X}›"
 
 
 def _scientific(value: float) -> str:

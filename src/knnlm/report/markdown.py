@@ -1,128 +1,105 @@
-"""Tables in Markdown from the JSON of runs, for documents that show them. Knows nothing of
-pages."""
+"""Documents as Markdown."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import re
+from collections.abc import Sequence
 
-from knnlm.report import formats
-
-_HEAD = (
-    "key",
-    "metric",
-    "search",
-    "scores",
-    "LM",
-    "mixed",
-    "change (95% interval)",
-    "oracle",
-    "λ",
-    "τ",
-    "recall",
-)
-_ADAPT = (
-    "base LM",
-    "store",
-    "test tokens",
-    "perplexity",
-    "with the store",
-    "change (95% interval)",
-    "λ",
-    "τ",
-    "generation",
-    "with retrieval",
-    "build / bare passes",
-)
-_CLUSTERS = (
-    "base LM",
-    "with",
-    "multiplications a token",
-    "perplexity",
-    "mixed",
-    "change (95% interval)",
-    "against the search",
-    "made in",
+from knnlm.report import explained
+from knnlm.report.document import (
+    Block,
+    Cell,
+    Commands,
+    DefinitionList,
+    Document,
+    Equation,
+    Figure,
+    Paragraph,
+    Section,
+    Table,
+    TokenView,
 )
 
+# characters that would be read as markup; an underscore within a word is not
+_SPECIAL = re.compile(r"[\\`*<\[\]]|(?<!\w)_|_(?!\w)|&(?=#?\w+;)")
+_BACKTICKS = re.compile("`+")
 
-def demo_table(found: Mapping[str, Any]) -> str:
-    """One line for each row of `knnlm demo --json`; the best on validation is bold."""
-    lines = ["| " + " | ".join(_HEAD) + " |", "|" + "---|" * len(_HEAD)]
-    for row in found["rows"]:
-        cells = _cells(row)
-        if row == found["best"]:
-            cells = [f"**{cell}**" for cell in cells]
-        lines.append("| " + " | ".join(cells) + " |")
+
+def render(document: Document, figures: str = "figures") -> str:
+    """The whole file; figures are linked from the folder `figures`."""
+    blocks = [f"# {escape(document.title)}"]
+    blocks += [f"**{escape(document.headline)}**"] if document.headline else []
+    blocks += [_block(block, figures) for block in document.introduction]
+    blocks += [render_sections(document.sections, figures).rstrip("\n")]
+    blocks += [f"Made by {_code(document.command)}."] if document.command else []
+    return "\n\n".join(blocks) + "\n"
+
+
+def render_sections(sections: Sequence[Section], figures: str, heading: str = "##") -> str:
+    """Sections alone, to be placed in another file, under headings of that level."""
+    parts: list[str] = []
+    for section in sections:
+        parts.append(f"{heading} {escape(section.title)}")
+        parts += [_block(block, figures) for block in section.blocks]
+    return "\n\n".join(parts) + "\n"
+
+
+def table(content: Table) -> str:
+    """A table without its note; the best row is bold."""
+    rules = ("---:" if kind == "number" else "---" for kind in content.kinds())
+    lines = [_row([column.name for column in content.columns]), f"|{'|'.join(rules)}|"]
+    for index, row in enumerate(content.rows):
+        lines.append(_row([_cell(cell, index == content.best) for cell in row]))
     return "\n".join(lines)
 
 
-def _cells(row: Mapping[str, Any]) -> list[str]:
-    low, high = row["ratio_ci95"]
-    change = formats.change(row["interp_ppl"] / row["base_ppl"])
-    return [
-        row["key"],
-        row["metric"],
-        row["factory"],
-        row["score"],
-        formats.perplexity(row["base_ppl"]),
-        formats.perplexity(row["interp_ppl"]),
-        f"{change} ({formats.change_interval(low, high)})",
-        formats.perplexity(row["oracle_ppl"]),
-        formats.significant(row["lambda"]),
-        formats.significant(row["temperature"]),
-        formats.percent(row["recall"]),
-    ]
+def escape(text: str) -> str:
+    """Plain text in which no character is read as markup."""
+    return _SPECIAL.sub(lambda match: "\\" + match[0], text)
 
 
-def adapt_table(found: Mapping[str, Mapping[str, Any]]) -> str:
-    """One line for each model that benchmarks/adapt.py measured."""
-    lines = ["| " + " | ".join(_ADAPT) + " |", "|" + "---|" * len(_ADAPT)]
-    for name, run in found.items():
-        low, high = run["ratio_ci95"]
-        cells = [
-            name,
-            f"{formats.count(run['rows'])} rows",
-            formats.count(run["tokens"]),
-            formats.perplexity(run["base_ppl"]),
-            formats.perplexity(run["interp_ppl"]),
-            f"{formats.change(run['ratio'])} ({formats.change_interval(low, high)})",
-            formats.significant(run["lam"]),
-            formats.significant(run["temperature"]),
-            f"{run['base_tokens_per_second']:.1f} tokens/s",
-            f"{run['knn_tokens_per_second']:.1f} tokens/s ({formats.percent(run['speed_kept'])} "
-            "of it)",
-            formats.percent(run["build_kept"]),
-        ]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+def _block(block: Block, figures: str) -> str:
+    match block:
+        case str():
+            return escape(block)
+        case Paragraph(text):
+            return text
+        case Table():
+            return table(block) + (f"\n\n{escape(block.note)}" if block.note else "")
+        case Figure():
+            return _figure(block, figures)
+        case DefinitionList(entries):
+            return "\n".join(f"- **{escape(e.term)}**: {escape(e.meaning)}" for e in entries)
+        case Equation(formula, symbols):
+            meanings = [f"- {_code(symbol.term)}: {escape(symbol.meaning)}" for symbol in symbols]
+            return "\n".join([_fenced([formula], "text"), *(["", *meanings] if meanings else [])])
+        case Commands(lines):
+            return _fenced(lines, "sh")
+        case TokenView(tokens):
+            return _fenced(explained.token_lines(tokens), "text")
 
 
-def clusters_table(found: Mapping[str, Mapping[str, Any]]) -> str:
-    """A few lines for each model that benchmarks/clusters.py measured: its search, and every number
-    of clusters."""
-    lines = ["| " + " | ".join(_CLUSTERS) + " |", "|" + "---|" * len(_CLUSTERS)]
-    for name, run in found.items():
-        search = run["search"]
-        pressed = [
-            (f"{formats.count(c['count'])} clusters", c, c["multiplications"])
-            for c in run["clusters"]
-        ]
-        looked = (
-            f"search (k = {formats.count(search['k'])}, recall {formats.percent(search['recall'])})"
-        )
-        for what, at, work in [(looked, search, None), *pressed]:
-            cells = [
-                name,
-                what,
-                "" if work is None else formats.count(work),
-                formats.perplexity(at["base_ppl"]),
-                formats.perplexity(at["interp_ppl"]),
-                _changed(at["ratio"], at["ratio_ci95"]),
-                "" if work is None else _changed(at["against"], at["against_ci95"]),
-                "" if work is None else f"{at['seconds']:.0f} s",
-            ]
-            lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+def _figure(figure: Figure, folder: str) -> str:
+    caption = escape(figure.caption)
+    lead = f"**{escape(figure.lead)}** " if figure.lead else ""
+    return f"![{caption}]({folder}/{figure.name}.svg)\n\n{lead}*{caption}*"
 
 
-def _changed(ratio: float, limits: Sequence[float]) -> str:
-    return f"{formats.change(ratio)} ({formats.change_interval(*limits)})"
+def _cell(cell: Cell, best: bool) -> str:
+    text = escape(cell.line())
+    return f"**{text}**" if text and (best or cell.tone) else text
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(re.sub(r"\s*\n\s*", " ", c).replace("|", "\\|") for c in cells) + " |"
+
+
+def _code(text: str) -> str:
+    """A code span, fenced by more backticks than it holds."""
+    fence = "`" * (1 + max(map(len, _BACKTICKS.findall(text)), default=0))
+    space = " " if text.startswith("`") or text.endswith("`") else ""
+    return f"{fence}{space}{text}{space}{fence}"
+
+
+def _fenced(lines: Sequence[str], language: str) -> str:
+    longest = max((len(run) for line in lines for run in _BACKTICKS.findall(line)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return "\n".join([f"{fence}{language}", *lines, fence])

@@ -1,4 +1,4 @@
-"""Perplexity against τ and against λ. Knows curves and nothing of how they were measured."""
+"""Plots of perplexity against the retrieval temperature τ and the interpolation weight λ."""
 
 import math
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from knnlm.report import formats
-from knnlm.report.content import Curve
+from knnlm.report.results import Curve
 from knnlm.report.svg import DASHES, INK, MARKERS, SERIES, drawing
 
 
@@ -18,14 +18,14 @@ def temperature_plot(curves: Sequence[Curve], base: float | None = None) -> str:
         curves,
         base,
         name="tau",
-        label="τ, in units of the spread of the neighbours' scores",
+        label="τ, in units of the spread of the neighbors' scores",
         log=True,
     )
 
 
 def lambda_plot(curves: Sequence[Curve], base: float | None = None) -> str:
     """Validation perplexity against λ; `base` is the LM's level."""
-    return _plot(curves, base, name="lambda", label="λ, the weight of the neighbours", log=False)
+    return _plot(curves, base, name="lambda", label="λ, the weight of the neighbors", log=False)
 
 
 def _plot(curves: Sequence[Curve], base: float | None, *, name: str, label: str, log: bool) -> str:
@@ -33,8 +33,8 @@ def _plot(curves: Sequence[Curve], base: float | None, *, name: str, label: str,
 
     def draw(figure: Figure) -> None:
         axes = figure.add_subplot()
-        for place, curve in enumerate(curves):
-            _draw(axes, place, curve)
+        for index, curve in enumerate(curves):
+            _draw(axes, index, curve)
         if base is not None:
             _draw_base(axes, base)
         if log:
@@ -58,17 +58,17 @@ def _plot(curves: Sequence[Curve], base: float | None, *, name: str, label: str,
     )
 
 
-def _draw(axes: Axes, place: int, curve: Curve) -> None:
-    """One curve and its optimum; past the fourth the colours repeat with another dash."""
-    turn, which = divmod(place, len(SERIES))
-    colour, marker = SERIES[which], MARKERS[which]
+def _draw(axes: Axes, index: int, curve: Curve) -> None:
+    """One curve and its optimum; past the fourth the colors repeat with another dash."""
+    turn, series = divmod(index, len(SERIES))
+    color, marker = SERIES[series], MARKERS[series]
     label = curve.label
     if curve.best:
         label += f": {formats.perplexity(curve.best[1])} at {formats.significant(curve.best[0])}"
     axes.plot(
         curve.x,
         curve.y,  # points at infinity are left out by matplotlib
-        color=colour,
+        color=color,
         linewidth=1.6,
         linestyle=DASHES[min(turn, len(DASHES) - 1)],
         marker=marker,
@@ -77,7 +77,7 @@ def _draw(axes: Axes, place: int, curve: Curve) -> None:
     )
     if curve.best:
         axes.plot(
-            *curve.best, color=colour, marker=marker, markersize=8, markeredgecolor=INK, zorder=4
+            *curve.best, color=color, marker=marker, markersize=8, markeredgecolor=INK, zorder=4
         )
 
 

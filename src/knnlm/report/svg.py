@@ -1,9 +1,9 @@
-"""Drawings as SVG to be placed inside a page: matplotlib's output with colours that the page
-decides.
+"""Matplotlib drawings as SVG elements inside a page, in colors that the page decides.
 
-Ink is `currentColor` and each series colour a CSS variable with the Okabe-Ito colour as its
+Ink is `currentColor` and each series color a CSS variable with the Okabe-Ito color as its
 fallback, so that the page decides what light, dark and print look like. The same drawing gives the
-same bytes. Knows nothing of what is drawn."""
+same bytes.
+"""
 
 import io
 import re
@@ -14,11 +14,11 @@ import matplotlib
 import matplotlib.style
 from matplotlib.figure import Figure
 
-INK = "#010203"  # no other element uses this colour, so it can be found again in the SVG
+INK = "#010203"  # no other element uses this color, so it can be found again in the SVG
 SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")  # Okabe-Ito, those that are legible on white
 MARKERS = ("o", "s", "^", "D")
 DASHES = ("solid", (0, (4, 2)), (0, (1, 1.5)))
-_PLACES = {"d", "x", "y", "points", "transform"}
+_COORDINATES = {"d", "x", "y", "points", "transform"}
 _LONG = re.compile(r"-?\d+\.\d{3,}")  # a hundredth of a unit is far below a pixel
 _SETTINGS = {
     "svg.fonttype": "none",  # text stays text: searchable, and in the page's font
@@ -37,8 +37,14 @@ _SETTINGS = {
 def drawing(
     name: str, description: str, size: tuple[float, float], draw: Callable[[Figure], None]
 ) -> str:
-    """What `draw` puts on a figure, as an SVG element; `name` keeps its ids apart from those of
-    others."""
+    """What `draw` puts on a figure, as an SVG element.
+
+    Args:
+        name: Keeps the element's ids apart from those of other drawings on the page.
+        description: For readers who cannot see it.
+        size: Width and height in inches.
+        draw: Draws on an empty figure.
+    """
     # The SVG writer reads some settings only from matplotlib's own; both contexts put them back.
     with matplotlib.style.context("default"), matplotlib.rc_context(_SETTINGS):
         figure = Figure(figsize=size, layout="constrained")
@@ -84,11 +90,11 @@ def _attribute(key: str, value: str, name: str) -> str:
         return f"{name}-{value}"
     if key == "href":
         return value.replace("#", f"#{name}-", 1)
-    if key in _PLACES:
-        return " ".join(_LONG.sub(lambda found: f"{float(found[0]):.2f}", value).split())
+    if key in _COORDINATES:
+        return " ".join(_LONG.sub(lambda match: f"{float(match[0]):.2f}", value).split())
     value = re.sub(r"url\(#", f"url(#{name}-", value)
     if key == "style":
         value = value.replace(INK, "currentColor")
-        for place, colour in enumerate(SERIES, start=1):
-            value = value.replace(colour, f"var(--series-{place}, {colour})")
+        for number, color in enumerate(SERIES, start=1):
+            value = value.replace(color, f"var(--series-{number}, {color})")
     return value

@@ -1,9 +1,11 @@
-"""Search once, sweep everything: neighbours of an evaluation text, kept on disk under what they
-depend on.
+"""Search once, sweep everything: the neighbors of a whole text, kept on disk.
 
-The folder's name is a fingerprint of the store, the queries, the key, the metric, the mask and the
-kind of score; its k is in the name too, and a search for fewer neighbours reads the head of a
-larger one. Interrupted, it goes on where it stopped. Knows nothing of tokens, τ or λ."""
+    STORE/cache/neighbors/<fingerprint>-k<k>/    one table of ids and scores, a row for each query
+
+The fingerprint is of all that neighbors depend on: datastore, queries, key, metric, index and kind
+of score. A search for fewer neighbors reads the head of a larger one; an interrupted search
+resumes; a damaged one is searched again.
+"""
 
 import shutil
 from collections.abc import Callable
@@ -14,21 +16,24 @@ from typing import Any
 import numpy as np
 
 from knnlm.datastore.entries import Entries
-from knnlm.datastore.table import MANIFEST, ColumnType, Table, TableWriter, open_table, verify_table
+from knnlm.datastore.manifest import MANIFEST
+from knnlm.datastore.table import ColumnType, Table, open_table, verify_table
+from knnlm.datastore.table_writer import TableWriter
 from knnlm.errors import DamagedError
 from knnlm.files import fingerprint, write_lock
 from knnlm.progress import ProgressBar, log
-from knnlm.search.neighbors import Neighbors, in_order
-from knnlm.search.retrieval import EXACT, Retrieval, check_index, open_search
-from knnlm.similarity import rescore
+from knnlm.search.exact import with_exact_scores
+from knnlm.search.neighbors import Neighbors
+from knnlm.search.retrieval import Retrieval, check_index, open_search
 
 KIND = "neighbors"
-_SLAB = 1 << 12
-Blocks = Callable[[int, int], Neighbors]
+_QUERIES_PER_COMMIT = 1 << 12
+_BlockSearch = Callable[[int, int], Neighbors]
+"""From (start, stop) to the neighbors of queries start … stop-1."""
 
 
 class CachedNeighbors:
-    """Neighbours on disk; `read` gives a block of queries."""
+    """Neighbors on disk, read a block of queries at a time."""
 
     def __init__(self, table: Table, k: int) -> None:
         self.table, self.k = table, k
@@ -37,74 +42,67 @@ class CachedNeighbors:
         return self.table.rows
 
     def read(self, start: int, stop: int) -> Neighbors:
-        """Neighbours of queries start … stop-1."""
+        """Neighbors of queries start … stop-1."""
         ids = self.table.columns["id"].read(start, stop)[:, : self.k].astype(np.int64)
         return Neighbors(ids, self.table.columns["score"].read(start, stop)[:, : self.k])
 
 
-def cached_neighbors(
-    store: Entries,
-    queries: Entries,
-    what: Retrieval,
-) -> CachedNeighbors:
-    """Neighbours of every row of `queries`, searched only if no cached search holds them."""
-    index = check_index(store, what)
-    identity = _identity(store, queries, what, index)
+def cached_neighbors(store: Entries, queries: Entries, retrieval: Retrieval) -> CachedNeighbors:
+    """The neighbors of every hidden state of a text, searched only if they are not cached.
+
+    Args:
+        store: The datastore that is searched; the cache is kept in its folder.
+        queries: The states of a text under the same model.
+        retrieval: Which neighbors, and which scores.
+
+    Raises:
+        KnnlmError: The index is missing, does not fit, or is damaged.
+
+    Example:
+        >>> neighbors = cached_neighbors(store, queries, Retrieval(k=64))
+        >>> neighbors.read(0, 10).ids.shape
+        (10, 64)
+    """
+    identity = _identity(store, queries, retrieval, check_index(store, retrieval))
     folder = store.path / "cache" / "neighbors"
-    found = _cached(folder, identity, what)
-    if found is None:
-        search = _search(store, queries, what)
-        found = _compute(folder / f"{identity}-k{what.k}", queries, what, search, store.count)
-    return CachedNeighbors(found, what.k)
-
-
-def _search(
-    store: Entries,
-    queries: Entries,
-    what: Retrieval,
-) -> Blocks:
-    """How to find the neighbours of queries start … stop-1. Real scores of an index's neighbours
-    need no second search: the neighbours are those of the search itself, scored again."""
-    states = queries.key(what.key)
-    if what.mask != EXACT and what.score == "real":
-        store.verify(what.key)
-        column = store.key(what.key)
-        masked = cached_neighbors(store, queries, replace(what, score="search"))
-
-        def rescored(start: int, stop: int) -> Neighbors:
-            ids = masked.read(start, stop).ids
-            return in_order(
-                ids, rescore(what.metric, states.read(start, stop), ids, column), what.k
-            )
-
-        return rescored
-    search = open_search(store, what)
-    return lambda start, stop: search(states.read(start, stop))
+    table = _finished(folder, identity, retrieval)
+    if table is None:
+        search = _block_search(store, queries, retrieval)
+        path = folder / f"{identity}-k{retrieval.k}"
+        table = _search_all(path, queries.count, store.count, retrieval, search)
+    return CachedNeighbors(table, retrieval.k)
 
 
 def _identity(
-    store: Entries, queries: Entries, what: Retrieval, index: dict[str, Any] | None
+    store: Entries, queries: Entries, retrieval: Retrieval, index: dict[str, Any] | None
 ) -> str:
+    """A fingerprint of all that neighbors depend on; k is in the folder's name beside it.
+
+    Words inside it stay as they were first spelled, so that caches made earlier are still used.
+    """
     return fingerprint(
         {
             "store": store.fingerprint,
             "queries": queries.fingerprint,
-            "key": what.key,
-            "metric": what.metric,
-            "mask": index["xxh3"] if index is not None else EXACT,
-            "nprobe": index["nprobe"] if index is not None else None,
-            "score": what.score,
+            "key": retrieval.key,
+            "metric": retrieval.metric,
+            "mask": "exact" if index is None else index["xxh3"],
+            "nprobe": None if index is None else index["nprobe"],
+            "score": {"index": "search", "exact": "real"}[retrieval.score],
         }
     )
 
 
-def _cached(folder: Path, identity: str, what: Retrieval) -> Table | None:
-    """A finished search for at least k. Real scores of an index's k best are those of that k
-    only."""
+def _finished(folder: Path, identity: str, retrieval: Retrieval) -> Table | None:
+    """A finished search for k neighbors or, where their head is the same search, for more.
+
+    Exact scores of an index's k neighbors are not such a head: they reorder those k only.
+    """
+    reordered = not retrieval.exact and retrieval.score == "exact"
     for path in sorted(folder.glob(f"{identity}-k*")):
         k = int(path.name.rpartition("-k")[2])
-        enough = k == what.k or (k > what.k and (what.mask == EXACT or what.score == "search"))
-        if enough and (path / MANIFEST).is_file():
+        usable = k == retrieval.k or (k > retrieval.k and not reordered)
+        if usable and (path / MANIFEST).is_file():
             try:
                 table = open_table(path, KIND, unfinished=True)
                 verify_table(table)
@@ -117,24 +115,42 @@ def _cached(folder: Path, identity: str, what: Retrieval) -> Table | None:
     return None
 
 
-def _compute(
-    path: Path,
-    queries: Entries,
-    what: Retrieval,
-    search: Blocks,
-    rows: int,
+def _block_search(store: Entries, queries: Entries, retrieval: Retrieval) -> _BlockSearch:
+    """How to find the neighbors of a block of queries.
+
+    Exact scores of an index's neighbors need no second search: the cached neighbors of the index
+    are scored again.
+    """
+    states = queries.key(retrieval.key)
+    if retrieval.exact or retrieval.score == "index":
+        search = open_search(store, retrieval)
+        return lambda start, stop: search(states.read(start, stop))
+    store.verify(retrieval.key)
+    keys = store.key(retrieval.key)
+    by_index = cached_neighbors(store, queries, replace(retrieval, score="index"))
+    return lambda start, stop: with_exact_scores(
+        by_index.read(start, stop), states.read(start, stop), keys, retrieval.metric
+    )
+
+
+def _search_all(
+    path: Path, queries: int, entries: int, retrieval: Retrieval, search: _BlockSearch
 ) -> Table:
+    """Search for all queries into a table, or resume where it stopped."""
     columns = {
-        "id": ColumnType("<i4" if rows < 1 << 31 else "<i8", what.k),
-        "score": ColumnType("<f4", what.k),
+        "id": ColumnType("<i4" if entries < 1 << 31 else "<i8", retrieval.k),
+        "score": ColumnType("<f4", retrieval.k),
     }
-    label = f"search {what.key}-{what.metric} {what.mask} ({what.score} scores)"
-    with write_lock(path), TableWriter(path, KIND, columns, {"k": what.k}) as writer:
-        with ProgressBar(label, queries.count, "queries", start=writer.rows) as meter:
-            for start in range(writer.rows, queries.count, _SLAB):
-                near = search(start, start + _SLAB)
-                writer.append({"id": near.ids, "score": near.scores})
+    label = (
+        f"search {retrieval.key}-{retrieval.metric} {retrieval.search_name} "
+        f"({retrieval.score} scores)"
+    )
+    with write_lock(path), TableWriter(path, KIND, columns, {"k": retrieval.k}) as writer:
+        with ProgressBar(label, queries, "queries", start=writer.rows) as meter:
+            for start in range(writer.rows, queries, _QUERIES_PER_COMMIT):
+                neighbors = search(start, start + _QUERIES_PER_COMMIT)
+                writer.append({"id": neighbors.ids, "score": neighbors.scores})
                 writer.commit()
-                meter.advance(len(near.ids))
+                meter.advance(len(neighbors.ids))
         writer.finish({})
     return open_table(path, KIND)

@@ -2,19 +2,19 @@
 
 N×D is never in memory. Three steps, the first fast, the others right:
 
-1. Blocks of rows are searched with FAISS's brute force (matrix products), keeping a few more than k
-for each query. L2
-   is computed around the mean of the first block: distances stay as they are, and ‖q‖² - 2q·w + ‖w‖² cancels less.
-2. The rows kept are scored again from differences (similarity.py): one definition of a real score
-everywhere, whatever
-   was searched and however the store is cut.
-3. Where the worst row kept is too near the k-th best to exclude, within rounding, that an equal or
-better row was left
-   out (duplicates, ties), the query is searched again for every row above that bar.
+1. Blocks of stored states are searched with FAISS's brute force (matrix products), keeping a few
+   candidates more than k for each query. L2 is computed around the mean of the first block:
+   distances stay as they are, and ‖q‖² - 2q·w + ‖w‖² cancels less.
+2. The candidates are scored again from differences (similarity.py): one definition of an exact
+   score everywhere, whatever was searched and however the datastore is cut into parts.
+3. Where the worst candidate is too near the k-th best to exclude, within rounding, that an equal or
+   better entry was left out (duplicates, ties), the query is searched again for every entry above
+   that bar.
 
-So the result is the true top k of the real scores, ties by id.
+So the result is the true top k of the exact scores, ties by id.
 """
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import faiss
@@ -23,113 +23,155 @@ from numpy.typing import NDArray
 
 from knnlm.datastore.table import Column
 from knnlm.errors import UsageError
-from knnlm.search.neighbors import Neighbors, best_packed, in_order, merge, pack, unpack
-from knnlm.similarity import Metric, from_distance, rescore
+from knnlm.search import defaults
+from knnlm.search.neighbors import Neighbors, merge, pack, top_k, top_k_packed, unpack
+from knnlm.similarity import Metric, from_distance, score_entries
 
-K_MAX = 4096
 BLOCK_BYTES = 1 << 28
-MARGIN = 16
-_RECHECK = 64
-_RESCORED_AT_ONCE = 1 << 15
+_EXTRA_CANDIDATES = 16
+_QUERIES_SEARCHED_AGAIN = 64
+_SCORED_AT_ONCE = 1 << 15
 
 Floats = NDArray[np.float32]
 
 
-class _Fast(NamedTuple):
-    """Step 1: packed candidates; and, about the centre, the squared lengths of the queries and of
-    the longest row."""
-
-    packed: NDArray[np.int64]
-    centre: Floats | None
-    lengths: Floats
-    longest: float
-
-
 def check_k(k: int) -> None:
-    """Refuse a k outside 1 … 4096."""
-    if not 1 <= k <= K_MAX:
-        raise UsageError(f"k = {k} is out of range: choose 1 to {K_MAX}")
+    """Check that a search can return k neighbors.
+
+    Raises:
+        UsageError: k is outside 1 … 4096.
+    """
+    if not 1 <= k <= defaults.K_MAX:
+        raise UsageError(f"k = {k} is out of range: choose 1 to {defaults.K_MAX}")
 
 
 def exact_search(queries: NDArray[Any], keys: Column, k: int, metric: Metric) -> Neighbors:
-    """The k nearest rows of `keys` to each query (Q, D); fewer rows than k leave missing
-    neighbours."""
+    """The k entries whose states are nearest to each query.
+
+    Args:
+        queries: (Q, D) hidden states.
+        keys: The column of stored states, memory-mapped.
+        k: Neighbors of each query, 1 to 4096; a smaller datastore leaves missing neighbors.
+        metric: "l2" or "ip".
+
+    Returns:
+        Neighbors of shape (Q, k) with exact scores.
+
+    Raises:
+        UsageError: k is out of range.
+
+    Example:
+        >>> store = open_entries("store")
+        >>> near = exact_search(store.key("att").read(0, 5), store.key("att"), 8, "l2")
+        >>> near.ids[:, 0]  # every entry is its own nearest neighbor
+        array([0, 1, 2, 3, 4])
+    """
     check_k(k)
-    fast = _fast(np.ascontiguousarray(queries, np.float32), keys, k + MARGIN, metric)
-    kept = unpack(fast.packed, k + MARGIN)
-    found = in_order(kept.ids, rescore(metric, queries, kept.ids, keys), k)
-    if len(keys) <= k + MARGIN:
-        return found
-    tolerance = _tolerance(fast, found.scores[:, -1], keys.type.width, metric)
-    bar = found.scores[:, -1] - tolerance
-    unsure = np.flatnonzero(kept.scores[:, -1] >= bar)
-    for start in range(0, len(unsure), _RECHECK):
-        part = unsure[start : start + _RECHECK]
-        again = _above(queries[part], keys, bar[part] - tolerance[part], k, metric, fast.centre)
-        found.ids[part], found.scores[part] = again
-    return found
+    count = k + _EXTRA_CANDIDATES
+    fast = _candidates(np.ascontiguousarray(queries, np.float32), keys, count, metric)
+    candidates = unpack(fast.packed, count)
+    nearest = with_exact_scores(candidates, queries, keys, metric, k)
+    if len(keys) <= count:
+        return nearest
+    tolerance = _tolerance(fast, nearest.scores[:, -1], keys.type.width, metric)
+    bar = nearest.scores[:, -1] - tolerance
+    unsure = np.flatnonzero(candidates.scores[:, -1] >= bar)
+    for start in range(0, len(unsure), _QUERIES_SEARCHED_AGAIN):
+        part = unsure[start : start + _QUERIES_SEARCHED_AGAIN]
+        nearest.ids[part], nearest.scores[part] = _search_above(
+            queries[part], keys, bar[part] - tolerance[part], k, metric, fast.center
+        )
+    return nearest
 
 
-def _fast(queries: Floats, keys: Column, count: int, metric: Metric) -> _Fast:
-    kind = faiss.METRIC_L2 if metric == "l2" else faiss.METRIC_INNER_PRODUCT
+def with_exact_scores(
+    neighbors: Neighbors, queries: NDArray[Any], keys: Column, metric: Metric, k: int | None = None
+) -> Neighbors:
+    """The same neighbors, scored by the similarity of their stored states, in the order of that.
+
+    Args:
+        neighbors: (Q, C) candidates of the queries, for instance those that an index found; their
+            scores are not looked at.
+        queries: (Q, D) hidden states.
+        keys: The column of stored states.
+        metric: "l2" or "ip".
+        k: Keep the k nearest of them; by default all.
+    """
+    scores = score_entries(metric, queries, neighbors.ids, keys)
+    return top_k(neighbors.ids, scores, neighbors.ids.shape[1] if k is None else k)
+
+
+class _Candidates(NamedTuple):
+    """What step 1 keeps: packed candidates, and squared lengths around the center, of each query
+    and of the longest stored state."""
+
+    packed: NDArray[np.int64]
+    center: Floats | None
+    query_lengths: Floats
+    longest: float
+
+
+def _candidates(queries: Floats, keys: Column, count: int, metric: Metric) -> _Candidates:
+    """Step 1: about the nearest `count` entries, by scores that rounding may have changed."""
+    faiss_metric = faiss.METRIC_L2 if metric == "l2" else faiss.METRIC_INNER_PRODUCT
     best = np.empty((len(queries), 0), np.int64)
-    centre, longest = None, 0.0
-    for start, rows in _blocks(keys, count):
+    center, longest = None, 0.0
+    for start, states in _blocks(keys, count):
         if metric == "l2":
-            if centre is None:
-                centre = rows.mean(axis=0)
-                queries = queries - centre
-            rows -= centre
-        longest = max(longest, float(np.einsum("nd,nd->n", rows, rows).max()))
-        values, ids = faiss.knn(queries, rows, min(count, len(rows)), metric=kind)
-        found = pack(ids + start, from_distance(metric, values))
-        best = best_packed(np.concatenate([best, found], axis=1), count)
-    return _Fast(best, centre, np.einsum("qd,qd->q", queries, queries), longest)
+            if center is None:
+                center = states.mean(axis=0)
+                queries = queries - center
+            states -= center
+        longest = max(longest, float(np.einsum("nd,nd->n", states, states).max()))
+        values, ids = faiss.knn(queries, states, min(count, len(states)), metric=faiss_metric)
+        packed = pack(ids + start, from_distance(metric, values))
+        best = top_k_packed(np.concatenate([best, packed], axis=1), count)
+    return _Candidates(best, center, np.einsum("qd,qd->q", queries, queries), longest)
 
 
-def _tolerance(fast: _Fast, edge: Floats, width: int, metric: Metric) -> Floats:
-    """How far the fast score of a row near the edge may be off: fp32's unit × √D × the size of the
-    terms, four times.
+def _tolerance(fast: _Candidates, edge: Floats, width: int, metric: Metric) -> Floats:
+    """How far the fast score of an entry near the edge may be off: fp32's unit × √D × the size of
+    the terms, four times.
 
-    Under L2 a row that scores `edge` is no longer than |q| + √-edge, so one far outlier does not
-    matter."""
+    Under L2 a state that scores `edge` is no longer than |q| + √-edge, so one far outlier does not
+    matter.
+    """
     unit = 4 * np.float32(2.0**-24) * np.sqrt(np.float32(width))
     if metric == "ip":
-        return unit * np.sqrt(fast.lengths * np.float32(fast.longest))
-    reach = np.sqrt(fast.lengths) + np.sqrt(np.maximum(-edge, 0))
-    return unit * (fast.lengths + reach**2)
+        return unit * np.sqrt(fast.query_lengths * np.float32(fast.longest))
+    reach = np.sqrt(fast.query_lengths) + np.sqrt(np.maximum(-edge, 0))
+    return unit * (fast.query_lengths + reach**2)
 
 
-def _above(
-    queries: NDArray[Any], keys: Column, bar: Floats, k: int, metric: Metric, centre: Floats | None
+def _search_above(
+    queries: NDArray[Any], keys: Column, bar: Floats, k: int, metric: Metric, center: Floats | None
 ) -> Neighbors:
-    """The k best of all rows whose fast score reaches `bar`, by their real scores."""
-    wanted = np.asarray(queries, np.float32)
-    if centre is not None:
-        wanted = wanted - centre
-    best = [in_order(np.empty((1, 0), np.int64), np.empty((1, 0), np.float32), k) for _ in queries]
-    for start, rows in _blocks(keys, k):
-        if centre is not None:
-            rows -= centre
-        scores = wanted @ rows.T
+    """Step 3: of all entries whose fast score reaches `bar`, the k best by their exact scores."""
+    centered = np.asarray(queries, np.float32)
+    if center is not None:
+        centered = centered - center
+    best = [top_k(np.empty((1, 0), np.int64), np.empty((1, 0), np.float32), k) for _ in queries]
+    for start, states in _blocks(keys, k):
+        if center is not None:
+            states -= center
+        fast_scores = centered @ states.T
         if metric == "l2":
-            scores *= 2
-            scores -= np.einsum("nd,nd->n", rows, rows)
-            scores -= np.einsum("qd,qd->q", wanted, wanted)[:, None]
-        for place, row in enumerate(scores):
-            ids = np.flatnonzero(row >= bar[place])[None] + start
-            for first in range(
-                0, ids.shape[1], _RESCORED_AT_ONCE
-            ):  # a store may hold one state a million times
-                some = ids[:, first : first + _RESCORED_AT_ONCE]
-                real = rescore(metric, queries[place : place + 1], some, keys)
-                best[place] = merge(best[place], Neighbors(some, real), k)
+            fast_scores *= 2
+            fast_scores -= np.einsum("nd,nd->n", states, states)
+            fast_scores -= np.einsum("qd,qd->q", centered, centered)[:, None]
+        for i, row in enumerate(fast_scores):
+            ids = np.flatnonzero(row >= bar[i])[None] + start
+            # in pieces: a datastore may hold one state a million times
+            for first in range(0, ids.shape[1], _SCORED_AT_ONCE):
+                piece = ids[:, first : first + _SCORED_AT_ONCE]
+                scores = score_entries(metric, queries[i : i + 1], piece, keys)
+                best[i] = merge(best[i], Neighbors(piece, scores), k)
     return Neighbors(
-        np.concatenate([p.ids for p in best]), np.concatenate([p.scores for p in best])
+        np.concatenate([near.ids for near in best]), np.concatenate([near.scores for near in best])
     )
 
 
-def _blocks(keys: Column, least: int) -> Any:
-    """(first row, rows in fp32), BLOCK_BYTES at a time."""
+def _blocks(keys: Column, least: int) -> Iterator[tuple[int, Floats]]:
+    """(id of the first entry, states in fp32), BLOCK_BYTES at a time."""
     for start, block in keys.blocks(max(least, BLOCK_BYTES // (4 * keys.type.width))):
         yield start, block.astype(np.float32)

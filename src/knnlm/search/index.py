@@ -1,11 +1,12 @@
-"""A FAISS index of one key column: built, tested against exact search, kept beside the store,
-opened with suspicion.
+"""A FAISS index of one key: built, measured against exact search, kept beside its datastore.
 
     STORE/indexes/<name>/index.faiss     what FAISS writes
-    STORE/indexes/<name>/manifest.json   key, metric, factory, nprobe, rows, store fingerprint, recall, checksum
+    STORE/indexes/<name>/manifest.json   key, metric, factory, nprobe, rows, fingerprint of the
+                                         datastore, recall, checksum
 
-FAISS detects neither a flipped bit nor a wrong metric nor a forgotten nprobe; the manifest does.
-Knows no tokens."""
+FAISS detects neither a flipped bit nor a wrong metric nor a forgotten nprobe; the manifest does, so
+an index that is not what it claims to be is refused when it is opened.
+"""
 
 import time
 from pathlib import Path
@@ -18,32 +19,37 @@ from numpy.typing import NDArray
 from knnlm.datastore.entries import Entries
 from knnlm.datastore.table import Column
 from knnlm.errors import DamagedError, KnnlmError, UsageError, unknown
-from knnlm.files import (
-    checksum_file,
-    commit_file,
-    explain_os_errors,
-    read_json,
-    write_json,
-    write_lock,
-)
-from knnlm.progress import ProgressBar, log
+from knnlm.files import checksum_file, read_json, write_json, write_lock
+from knnlm.progress import log
+from knnlm.search import defaults
 from knnlm.search.exact import check_k, exact_search
-from knnlm.search.factory import NPROBE, check_nprobe, default_factory
-from knnlm.search.neighbors import Neighbors, in_order, recall
+from knnlm.search.factory import check_nprobe, default_factory
+from knnlm.search.faiss_index import (
+    INDEX_FILE,
+    TRAINED_FILE,
+    add_entries,
+    faiss_metric,
+    sample_states,
+    set_nprobe,
+    trained_index,
+    write_index,
+)
+from knnlm.search.neighbors import Neighbors, recall, top_k
 from knnlm.similarity import Metric, checked_metric, from_distance
 
 FORMAT = 1
-RECALL_FLOOR = 0.3
-RECALL_QUERIES = 128
-RECALL_K = 1024
-_ADD_ROWS = 1 << 16
-_SEARCH_QUERIES = 1 << 10
-_TRAIN_ROWS_PER_LIST = 256
-_TRAIN_ROWS_LEAST = 1 << 16
+MANIFEST = "manifest.json"
+_SEARCHED_AT_ONCE = 1 << 10
 
 
 class Index(NamedTuple):
-    """An index open for search."""
+    """An index open for search.
+
+    Attributes:
+        name: Its folder's name, for instance "att-l2-IVF512_PQ32np-probe32".
+        manifest: What was written when it was built; "recall" is recall@"recall_k".
+        faiss: The FAISS object.
+    """
 
     name: str
     manifest: dict[str, Any]
@@ -51,19 +57,26 @@ class Index(NamedTuple):
 
     @property
     def metric(self) -> Metric:
-        """What it was built for."""
+        """The metric that it was built for."""
         return checked_metric(self.manifest["metric"])
 
     def search(self, queries: NDArray[Any], k: int) -> Neighbors:
-        """The k nearest rows it finds, with its own (approximate) scores, in our order."""
+        """The k nearest entries that the index finds, with its own (approximate) scores.
+
+        Args:
+            queries: (Q, D) hidden states.
+            k: Neighbors of each query; where the visited lists hold fewer, some are missing.
+
+        Raises:
+            UsageError: k is out of range.
+        """
         check_k(k)
         ids = np.empty((len(queries), k), np.int64)
         scores = np.empty((len(queries), k), np.float32)
-        for start in range(0, len(queries), _SEARCH_QUERIES):
-            block = np.ascontiguousarray(queries[start : start + _SEARCH_QUERIES], np.float32)
-            values, near = self.faiss.search(block, k)
-            found = in_order(near, from_distance(self.metric, values), k)
-            ids[start : start + len(block)], scores[start : start + len(block)] = found
+        for start in range(0, len(queries), _SEARCHED_AT_ONCE):
+            block = np.ascontiguousarray(queries[start : start + _SEARCHED_AT_ONCE], np.float32)
+            stop = start + len(block)
+            ids[start:stop], scores[start:stop] = _search(self.faiss, block, k, self.metric)
         return Neighbors(ids, scores)
 
 
@@ -73,220 +86,171 @@ def build_index(
     metric: Metric,
     *,
     factory: str | None = None,
-    nprobe: int = NPROBE,
-    recall_floor: float = RECALL_FLOOR,
+    nprobe: int = defaults.NPROBE,
+    recall_floor: float = defaults.RECALL_FLOOR,
     seed: int = 0,
 ) -> Index:
-    """Build (or reopen) the index of `key`; refuse one whose recall against exact search is below
-    the floor."""
+    """Build the index of one key and measure its recall, or open it if it is built already.
+
+    Args:
+        store: The datastore; the index is written beside its entries.
+        key: Which states: "att" or "ffn".
+        metric: "l2" or "ip".
+        factory: FAISS factory string; by default chosen by size (factory.py).
+        nprobe: Inverted lists visited for each query.
+        recall_floor: The least recall@1024 against exact search that is accepted.
+        seed: Of the states that the index is trained and measured on.
+
+    Raises:
+        UsageError: FAISS cannot make such an index, or a number is out of range.
+        KnnlmError: Recall is below the floor; the index is not kept.
+
+    Example:
+        >>> index = build_index(open_entries("store"), "att", "l2", factory="IVF64,Flat")
+        >>> neighbors = index.search(states, k=8)  # states (Q, D), neighbors (Q, 8)
+    """
     check_nprobe(nprobe)
     if not 0 <= recall_floor <= 1:
         raise UsageError(f"recall floor {recall_floor} is out of range: choose 0 to 1")
-    column = store.key(key)
+    keys = store.key(key)
     store.verify(key)
-    factory = factory or default_factory(store.count, column.type.width)
+    factory = factory or default_factory(store.count, keys.type.width)
     name = index_name(key, metric, factory, nprobe)
-    folder = store.path / "indexes" / name
-    if (folder / "manifest.json").is_file() and read_json(folder / "manifest.json")[
-        "store"
-    ] == store.fingerprint:
+    manifest = _folder(store, name) / MANIFEST
+    if manifest.is_file() and read_json(manifest)["store"] == store.fingerprint:
         log.info(f"index {name} is built already")
         index = open_index(store, name)
-        _check_recall(
-            index.manifest["recall"], index.manifest["recall_k"], recall_floor, factory, nprobe
-        )
+        _check_recall(index.manifest, recall_floor)
         return index
-    with write_lock(folder):
-        began = time.monotonic()
-        index = _trained(column, metric, factory, seed, folder)
-        _add(index, column)
-        set_nprobe(index, nprobe)
-        measured, k = _recall(index, column, metric, seed)
-        _check_recall(measured, k, recall_floor, factory, nprobe)
-        _write(index, folder)
-        write_json(
-            folder / "manifest.json",
-            {
-                "format": FORMAT,
-                "key": key,
-                "metric": metric,
-                "factory": factory,
-                "nprobe": nprobe,
-                "rows": store.count,
-                "store": store.fingerprint,
-                "recall": measured,
-                "recall_k": k,
-                "bytes": (folder / "index.faiss").stat().st_size,
-                "xxh3": checksum_file(folder / "index.faiss"),
-                "seconds": round(time.monotonic() - began, 1),
-            },
-        )
-        (folder / "trained.faiss").unlink(missing_ok=True)
-    log.info(f"index {name}: recall@{k} {measured:.3f}")
+    with write_lock(manifest.parent):
+        _build(store, key, metric, factory, nprobe, recall_floor, seed)
     return open_index(store, name)
 
 
-def index_manifest(store: Entries, name: str) -> dict[str, Any]:
-    """What is known of an index of this store, after checking that it belongs to it; the index
-    itself is not read."""
-    if name not in list_indexes(store):
-        hint = "build one with 'knnlm index', or search with --exact"
-        raise (
-            unknown("index", name, list_indexes(store))
-            if list_indexes(store)
-            else KnnlmError(f"{store.path} has no index: {hint}")
-        )
-    manifest = read_json(store.path / "indexes" / name / "manifest.json", newest_format=FORMAT)
-    if manifest["store"] != store.fingerprint:
-        raise KnnlmError(
-            f"index {name} covers {manifest['rows']:,} rows of another state of {store.path}: "
-            f"{_again(store, manifest)}"
-        )
-    return manifest
-
-
 def open_index(store: Entries, name: str) -> Index:
-    """Open an index of this store, after checking that it is whole and belongs to it."""
+    """Open an index after checking that it is whole and belongs to this datastore.
+
+    Raises:
+        KnnlmError: There is no such index, or the datastore has changed since it was built.
+        DamagedError: The file is not what was written.
+    """
     manifest = index_manifest(store, name)
-    folder, again = store.path / "indexes" / name, _again(store, manifest)
-    file = folder / "index.faiss"
+    folder, remedy = _folder(store, name), _rebuild_command(store, manifest)
+    file = folder / INDEX_FILE
     if not file.is_file() or checksum_file(file) != manifest["xxh3"]:
-        raise DamagedError(f"{file} is damaged (its checksum differs): delete {folder} and {again}")
-    index = faiss.read_index(str(file))
-    kind = faiss.METRIC_L2 if manifest["metric"] == "l2" else faiss.METRIC_INNER_PRODUCT
-    if index.metric_type != kind or index.ntotal != store.count:
         raise DamagedError(
-            f"{file} is not the index that its manifest describes: delete {folder} and {again}"
+            f"{file} is damaged (its checksum differs): delete {folder} and {remedy}"
+        )
+    index = faiss.read_index(str(file))
+    right_metric = index.metric_type == faiss_metric(manifest["metric"])
+    if not right_metric or index.ntotal != store.count:
+        raise DamagedError(
+            f"{file} is not the index that its manifest describes: delete {folder} and {remedy}"
         )
     set_nprobe(index, int(manifest["nprobe"]))
     return Index(name, manifest, index)
 
 
-def _again(store: Entries, manifest: dict[str, Any]) -> str:
-    return f"run 'knnlm index {store.path} --key {manifest['key']} --metric {manifest['metric']}' again"
+def index_manifest(store: Entries, name: str) -> dict[str, Any]:
+    """The manifest of an index, after checking that it belongs to this datastore; the index itself
+    is not read.
+
+    Raises:
+        KnnlmError: There is no such index, or the datastore has changed since it was built.
+    """
+    names = list_indexes(store)
+    if not names:
+        raise KnnlmError(
+            f"{store.path} has no index: build one with 'knnlm index', or search with --exact"
+        )
+    if name not in names:
+        raise unknown("index", name, names)
+    manifest = read_json(_folder(store, name) / MANIFEST, newest_format=FORMAT)
+    if manifest["store"] != store.fingerprint:
+        raise KnnlmError(
+            f"index {name} covers {manifest['rows']:,} entries of another state of {store.path}: "
+            f"{_rebuild_command(store, manifest)}"
+        )
+    return manifest
 
 
 def list_indexes(store: Entries) -> list[str]:
-    """Names of the finished indexes of a store."""
-    return sorted(p.parent.name for p in store.path.glob("indexes/*/manifest.json"))
+    """Names of the finished indexes of a datastore, in alphabetical order."""
+    return sorted(p.parent.name for p in store.path.glob(f"indexes/*/{MANIFEST}"))
 
 
 def index_name(key: str, metric: Metric, factory: str, nprobe: int) -> str:
-    """The folder name of an index."""
+    """The name of an index: all that it depends on beside the datastore."""
     plain = "".join(c if c.isalnum() else "_" for c in factory)
     return f"{key}-{metric}-{plain}-probe{nprobe}"
 
 
-def set_nprobe(index: Any, nprobe: int) -> None:
-    """Set how many lists are probed, through any wrapper, and read it back; FAISS alone would leave
-    it at 1."""
-    ivf = faiss.try_extract_index_ivf(index)
-    if ivf is not None:
-        ivf.nprobe = min(nprobe, ivf.nlist)
-        again: Any = faiss.extract_index_ivf(index)
-        assert again.nprobe == min(nprobe, ivf.nlist)
-
-
-def _trained(
-    column: Column,
+def _build(
+    store: Entries,
+    key: str,
     metric: Metric,
     factory: str,
+    nprobe: int,
+    recall_floor: float,
     seed: int,
-    folder: Path,
-) -> Any:
-    """An empty, trained index; training is kept on disk, so a rerun does not repeat it."""
-    kind = faiss.METRIC_L2 if metric == "l2" else faiss.METRIC_INNER_PRODUCT
-    saved = folder / "trained.faiss"
-    if saved.is_file():
-        try:
-            return faiss.read_index(str(saved))
-        except RuntimeError:
-            saved.unlink()
-    try:
-        index = faiss.index_factory(column.type.width, factory, kind)
-    except RuntimeError as error:
-        raise UsageError(
-            f"FAISS cannot make '{factory}' for states of width {column.type.width}: see the FAISS "
-            "index factory "
-            "for valid strings"
-        ) from error
-    if not index.is_trained:
-        began = time.monotonic()
-        ivf = faiss.try_extract_index_ivf(index)
-        wanted = max(_TRAIN_ROWS_LEAST, _TRAIN_ROWS_PER_LIST * ivf.nlist if ivf is not None else 0)
-        rows = _sample(column, wanted, seed)
-        if ivf is not None and len(rows) < ivf.nlist:
-            raise UsageError(
-                f"'{factory}' needs at least {ivf.nlist:,} rows and the store has {len(column):,}: "
-                "use fewer lists"
-            )
-        if ivf is not None:
-            ivf.cp.min_points_per_centroid = (
-                1  # its warning goes to C's stderr; recall is checked below
-            )
-        _faiss(factory, index.train, rows)
-        log.info(f"trained {factory} on {len(rows):,} rows in {time.monotonic() - began:.1f} s")
-        _write(index, folder, "trained.faiss")
-    return index
-
-
-def _faiss(what: str, call: Any, rows: NDArray[np.float32]) -> None:
-    """Let FAISS work; its exceptions are about the factory string, the width or the number of
-    rows."""
-    try:
-        call(rows)
-    except RuntimeError as error:
-        reason = str(error).strip().splitlines()[-1].partition("Error: ")[2] or "it gives no reason"
-        raise KnnlmError(
-            f"FAISS cannot build {what} from {rows.shape[0]:,} rows of width {rows.shape[1]} "
-            f"({reason}): choose "
-            "another --factory"
-        ) from error
-
-
-def _sample(column: Column, wanted: int, seed: int) -> NDArray[np.float32]:
-    """Random rows, in the order of the store."""
-    if wanted >= len(column):
-        return np.asarray(column.all(), np.float32)
-    rng = np.random.default_rng(seed)
-    ids = np.sort(rng.choice(len(column), size=wanted, replace=False))
-    return column.gather(ids).astype(np.float32)
-
-
-def _add(
-    index: Any,
-    column: Column,
 ) -> None:
-    with ProgressBar("index", len(column), "rows") as meter:
-        for _, block in column.blocks(_ADD_ROWS):
-            _faiss("the index", index.add, block.astype(np.float32))
-            meter.advance(len(block))
+    """Build, measure, write; the manifest comes last, and an index without one does not exist."""
+    began = time.monotonic()
+    name, keys = index_name(key, metric, factory, nprobe), store.key(key)
+    folder = _folder(store, name)
+    index = trained_index(keys, metric, factory, seed, folder)
+    add_entries(index, keys)
+    set_nprobe(index, nprobe)
+    measured, k = _measured_recall(index, keys, metric, seed)
+    manifest = {
+        "format": FORMAT,
+        "key": key,
+        "metric": metric,
+        "factory": factory,
+        "nprobe": nprobe,
+        "rows": store.count,
+        "store": store.fingerprint,
+        "recall": measured,
+        "recall_k": k,
+    }
+    _check_recall(manifest, recall_floor)
+    write_index(index, folder / INDEX_FILE)
+    manifest |= {
+        "bytes": (folder / INDEX_FILE).stat().st_size,
+        "xxh3": checksum_file(folder / INDEX_FILE),
+        "seconds": round(time.monotonic() - began, 1),
+    }
+    write_json(folder / MANIFEST, manifest)
+    (folder / TRAINED_FILE).unlink(missing_ok=True)
+    log.info(f"index {name}: recall@{k} {measured:.3f}")
 
 
-def _recall(index: Any, column: Column, metric: Metric, seed: int) -> tuple[float, int]:
-    """Recall on sampled rows as queries. Their own row is among the neighbours of both searches."""
-    k = min(RECALL_K, len(column))
-    queries = _sample(column, RECALL_QUERIES, seed + 1)
+def _search(index: Any, queries: NDArray[np.float32], k: int, metric: Metric) -> Neighbors:
     values, ids = index.search(queries, k)
-    found = in_order(ids, from_distance(metric, values), k)
-    return recall(found, exact_search(queries, column, k, metric)), k
+    return top_k(ids, from_distance(metric, values), k)
 
 
-def _check_recall(measured: float, k: int, floor: float, factory: str, nprobe: int) -> None:
-    if measured < floor:
+def _measured_recall(index: Any, keys: Column, metric: Metric, seed: int) -> tuple[float, int]:
+    """(recall@k, k) on sampled entries as queries; each finds itself in both searches."""
+    k = min(defaults.RECALL_K, len(keys))
+    queries = sample_states(keys, defaults.RECALL_QUERIES, seed + 1)
+    return recall(_search(index, queries, k, metric), exact_search(queries, keys, k, metric)), k
+
+
+def _check_recall(manifest: dict[str, Any], floor: float) -> None:
+    if manifest["recall"] < floor:
         raise KnnlmError(
-            f"index '{factory}' with nprobe {nprobe} finds only {measured:.1%} of the true {k} "
-            "neighbours, below the "
+            f"index '{manifest['factory']}' with nprobe {manifest['nprobe']} finds only "
+            f"{manifest['recall']:.1%} of the true {manifest['recall_k']} neighbors, below the "
             f"floor of {floor:.0%}: raise --nprobe, choose a finer --factory, or lower "
             "--recall-floor"
         )
 
 
-def _write(index: Any, folder: Path, name: str = "index.faiss") -> None:
-    aside = folder / (name + ".tmp")
-    with explain_os_errors(folder):
-        try:
-            faiss.write_index(index, str(aside))
-        except RuntimeError as error:
-            raise KnnlmError(f"cannot write {folder / name}: is the disk full?") from error
-    commit_file(aside, folder / name)
+def _folder(store: Entries, name: str) -> Path:
+    return store.path / "indexes" / name
+
+
+def _rebuild_command(store: Entries, manifest: dict[str, Any]) -> str:
+    key, metric = manifest["key"], manifest["metric"]
+    return f"run 'knnlm index {store.path} --key {key} --metric {metric}' again"

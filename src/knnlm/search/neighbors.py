@@ -1,8 +1,9 @@
-"""Neighbours of queries: ids and scores, sorted by (score descending, id ascending); a missing one
-is (-1, -inf).
+"""Neighbors of queries: ids and scores in one total order.
 
-The order is total, so a search for k is the head of a search for any larger k, and results do not
-depend on how a store was cut. Knows nothing of how neighbours are found."""
+Nearest first: by score descending, then by id ascending. A missing neighbor has id -1 and score
+-inf, and comes last. Because the order is total, a search for k is the head of a search for any
+larger k, and results do not depend on how a datastore is cut into parts.
+"""
 
 from typing import NamedTuple
 
@@ -10,11 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 MISSING = -1
-_LAST = 0xFFFF_FFFF
+"""The id of a neighbor that does not exist."""
+_LOW_32_BITS = 0xFFFF_FFFF
 
 
 class Neighbors(NamedTuple):
-    """ids (Q, K) int64 and scores (Q, K) fp32 of Q queries."""
+    """The neighbors of Q queries, nearest first.
+
+    Attributes:
+        ids: (Q, K) int64; entries of the datastore, or MISSING.
+        scores: (Q, K) float32; higher is nearer, -inf for a missing neighbor.
+    """
 
     ids: NDArray[np.int64]
     scores: NDArray[np.float32]
@@ -24,64 +31,81 @@ class Neighbors(NamedTuple):
         return Neighbors(self.ids[:, :k], self.scores[:, :k])
 
 
-def pack(ids: NDArray[np.integer], scores: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Score and id as one integer whose ascending order is ours.
+def top_k(ids: NDArray[np.integer], scores: NDArray[np.float32], k: int) -> Neighbors:
+    """The k nearest of some candidates, in order.
 
-    Floats compare like their bits once those of negative numbers are flipped; adding 0 makes -0 and
-    +0 the same. Ids take the lower 32 bits, so a store may have 4 billion rows."""
-    missing = ids < 0
-    bits = (
-        (np.where(missing, np.float32(-np.inf), scores) + np.float32(0))
-        .view(np.int32)
-        .astype(np.int64)
-    )
-    bits ^= (bits >> 31) & 0x7FFF_FFFF
-    return -((bits << 32) + (_LAST - np.where(missing, _LAST, ids)))
+    Args:
+        ids: (Q, C) candidates of each query, in any order; negative ids are missing.
+        scores: (Q, C) their scores.
+        k: How many to keep; fewer candidates are filled up with missing neighbors.
 
+    Returns:
+        Neighbors of shape (Q, k).
 
-def unpack(packed: NDArray[np.int64], k: int) -> Neighbors:
-    """The k best of packed candidates (Q, C), in order; fewer than k are filled up with missing
-    ones."""
-    packed = np.sort(best_packed(packed, k), axis=1)
-    bits, place = (-packed) >> 32, _LAST - ((-packed) & _LAST)
-    bits ^= (bits >> 31) & 0x7FFF_FFFF
-    ids = np.where(place == _LAST, MISSING, place)
-    return _filled(Neighbors(ids, bits.astype(np.int32).view(np.float32)), k)
-
-
-def best_packed(packed: NDArray[np.int64], k: int) -> NDArray[np.int64]:
-    """The k best of packed candidates, in any order."""
-    return np.partition(packed, k - 1, axis=1)[:, :k] if packed.shape[1] > k else packed
-
-
-def in_order(ids: NDArray[np.integer], scores: NDArray[np.float32], k: int) -> Neighbors:
-    """The k best of the candidates (Q, C) in our order; fewer candidates than k are filled up with
-    missing ones."""
+    Example:
+        >>> top_k(np.array([[7, 3, 5]]), np.array([[1, 2, 2]], np.float32), 2).ids
+        array([[3, 5]])
+    """
     return unpack(pack(ids, scores), k)
 
 
 def merge(a: Neighbors, b: Neighbors, k: int) -> Neighbors:
-    """The k best of two sets of neighbours of the same queries."""
-    return in_order(
+    """The k nearest of two sets of neighbors of the same queries."""
+    return top_k(
         np.concatenate([a.ids, b.ids], axis=1), np.concatenate([a.scores, b.scores], axis=1), k
     )
 
 
-def _filled(found: Neighbors, k: int) -> Neighbors:
-    queries, have = found.ids.shape
-    if have >= k:
-        return found
-    ids = np.full((queries, k), MISSING, np.int64)
-    scores = np.full((queries, k), -np.inf, np.float32)
-    ids[:, :have], scores[:, :have] = found.ids, found.scores
-    return Neighbors(ids, scores)
+def pack(ids: NDArray[np.integer], scores: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Score and id of each candidate as one integer whose ascending order is that of neighbors.
+
+    Floats compare like their bits once those of negative numbers are flipped; adding 0 makes -0 and
+    +0 the same. Ids take the lower 32 bits, so a datastore may have 4 billion entries.
+    """
+    missing = ids < 0
+    values = np.where(missing, np.float32(-np.inf), scores) + np.float32(0)
+    bits = values.view(np.int32).astype(np.int64)
+    bits ^= (bits >> 31) & 0x7FFF_FFFF
+    return -((bits << 32) + (_LOW_32_BITS - np.where(missing, _LOW_32_BITS, ids)))
 
 
-def recall(found: Neighbors, truth: Neighbors) -> float:
-    """Share of each query's true neighbours that were found, averaged; ids count, so ties may cost
-    a little."""
+def unpack(packed: NDArray[np.int64], k: int) -> Neighbors:
+    """The k nearest of packed candidates (Q, C), in order, filled up with missing neighbors."""
+    packed = np.sort(top_k_packed(packed, k), axis=1)
+    bits, ids = (-packed) >> 32, _LOW_32_BITS - ((-packed) & _LOW_32_BITS)
+    bits ^= (bits >> 31) & 0x7FFF_FFFF
+    scores = bits.astype(np.int32).view(np.float32)
+    return _filled(Neighbors(np.where(ids == _LOW_32_BITS, MISSING, ids), scores), k)
+
+
+def top_k_packed(packed: NDArray[np.int64], k: int) -> NDArray[np.int64]:
+    """The k nearest of packed candidates (Q, C), in any order; all of them where C ≤ k."""
+    return np.partition(packed, k - 1, axis=1)[:, :k] if packed.shape[1] > k else packed
+
+
+def recall(neighbors: Neighbors, truth: Neighbors) -> float:
+    """recall@k: the share of each query's true neighbors that were found, averaged over queries.
+
+    Ids are compared, not scores, so that equal scores at the edge may cost a little.
+
+    Args:
+        neighbors: What a search returned.
+        truth: What exact search returns for the same queries.
+    """
     shares = [
-        len(np.intersect1d(f[f >= 0], t[t >= 0], assume_unique=True)) / max(1, (t >= 0).sum())
-        for f, t in zip(found.ids, truth.ids, strict=True)
+        len(np.intersect1d(ids[ids >= 0], true[true >= 0], assume_unique=True))
+        / max(1, (true >= 0).sum())
+        for ids, true in zip(neighbors.ids, truth.ids, strict=True)
     ]
     return float(np.mean(shares))
+
+
+def _filled(neighbors: Neighbors, k: int) -> Neighbors:
+    """At least k neighbors of each query, the last of them missing."""
+    queries, count = neighbors.ids.shape
+    if count >= k:
+        return neighbors
+    ids = np.full((queries, k), MISSING, np.int64)
+    scores = np.full((queries, k), -np.inf, np.float32)
+    ids[:, :count], scores[:, :count] = neighbors
+    return Neighbors(ids, scores)

@@ -1,9 +1,11 @@
-"""What is retrieved and how it is scored, chosen apart; and the function that does it.
+"""What is searched and how neighbors are scored, chosen apart; and the function that does it.
 
-A search takes states (Q, D) and returns their neighbours. Knows nothing of where queries come from
-or of tokens."""
+Which entries are neighbors (an index, or exact search) and which scores they vote with (the index's
+own, or exact ones) are two symbols of the equation, so they are two fields: the paper's
+{FAISS, real} mask × {FAISS, real} score is `index` × `score` here.
+"""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,66 +13,127 @@ from numpy.typing import NDArray
 
 from knnlm.datastore.entries import Entries
 from knnlm.errors import UsageError, unknown
-from knnlm.search.exact import check_k, exact_search
+from knnlm.search import defaults
+from knnlm.search.exact import check_k, exact_search, with_exact_scores
 from knnlm.search.index import index_manifest, open_index
-from knnlm.search.neighbors import Neighbors, in_order
-from knnlm.similarity import Metric, rescore
+from knnlm.search.neighbors import Neighbors
+from knnlm.similarity import Metric
 
 EXACT = "exact"
-Score = Literal["search", "real"]
+"""What stands for exact search where a name is needed: in JSON, in arguments, in file names."""
+Score = Literal["index", "exact"]
 Search = Callable[[NDArray[Any]], Neighbors]
+"""From hidden states (Q, D) to their neighbors (Q, k)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Retrieval:
-    """What is retrieved and how it is scored: mask and score are chosen apart."""
+    """Which neighbors are found and how they are scored.
+
+    Attributes:
+        key: Which hidden states are compared: "att" or "ffn".
+        metric: "l2" or "ip".
+        index: The name of an index of the datastore; None: exact search.
+        score: "index": the scores that the index itself returned; "exact": similarities recomputed
+            from the stored states. Exact search always has exact scores.
+        k: Neighbors of each query.
+
+    Raises:
+        UsageError: k is out of range, or the score is unknown.
+
+    Example:
+        >>> Retrieval(key="att", metric="l2", k=64).exact
+        True
+    """
 
     key: str = "att"
     metric: Metric = "l2"
-    mask: str = EXACT
-    """"exact", or the name of an index of the store."""
-    score: Score = "real"
-    """"real" similarities of the retrieved rows, or those that the "search" itself returned."""
-    k: int = 1024
+    index: str | None = None
+    score: Score = "exact"
+    k: int = defaults.K
 
     def __post_init__(self) -> None:
         check_k(self.k)
-        if self.score not in ("search", "real"):
-            raise unknown("score", self.score, ("search", "real"))
-        if self.mask == EXACT and self.score == "search":
-            object.__setattr__(self, "score", "real")  # exact search returns real scores
+        if self.score not in ("index", "exact"):
+            raise unknown("score", self.score, ("index", "exact"))
+        if self.exact:
+            object.__setattr__(self, "score", "exact")
 
+    @property
+    def exact(self) -> bool:
+        """Whether every entry is compared, without an index."""
+        return self.index is None
 
-def check_index(store: Entries, what: Retrieval) -> dict[str, Any] | None:
-    """The manifest of the index that `what` names (None for exact search), after checking that it
-    fits."""
-    if what.mask == EXACT:
-        return None
-    index = index_manifest(store, what.mask)
-    if (index["key"], index["metric"]) != (what.key, what.metric):
-        raise UsageError(
-            f"index {what.mask} is for {index['key']} states and metric {index['metric']}, not "
-            f"{what.key} and "
-            f"{what.metric}: name an index of that kind"
+    @property
+    def search_name(self) -> str:
+        """The name of the index, or "exact": for JSON, file names and people."""
+        return self.index or EXACT
+
+    def as_json(self) -> dict[str, Any]:
+        """Its fields in JSON, where `mask` is "exact" or the name of the index."""
+        return {
+            "key": self.key,
+            "metric": self.metric,
+            "mask": self.search_name,
+            "score": self.score,
+            "k": self.k,
+        }
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> "Retrieval":
+        """A retrieval from the fields of `as_json`, also as earlier versions spelled them."""
+        score = {"search": "index", "real": "exact"}.get(fields["score"], fields["score"])
+        index = None if fields["mask"] == EXACT else fields["mask"]
+        return cls(
+            key=fields["key"], metric=fields["metric"], index=index, score=score, k=fields["k"]
         )
-    return index
 
 
-def open_search(store: Entries, what: Retrieval) -> Search:
-    """The search that `what` describes. Stored states are read, and so verified, only where it
-    needs them."""
-    check_index(store, what)
-    column = store.key(what.key)
-    if what.mask != EXACT and what.score == "search":
-        index = open_index(store, what.mask)
-        return lambda states: index.search(states, what.k)
-    store.verify(what.key)
-    if what.mask == EXACT:
-        return lambda states: exact_search(states, column, what.k, what.metric)
-    index = open_index(store, what.mask)
+def check_index(store: Entries, retrieval: Retrieval) -> dict[str, Any] | None:
+    """Check that the index that a retrieval names exists and fits it.
 
-    def masked_then_rescored(states: NDArray[Any]) -> Neighbors:
-        near = index.search(states, what.k)
-        return in_order(near.ids, rescore(what.metric, states, near.ids, column), what.k)
+    Returns:
+        The manifest of the index; None for exact search.
 
-    return masked_then_rescored
+    Raises:
+        UsageError: The index is of another key or metric.
+        KnnlmError: There is no such index, or the datastore has changed since it was built.
+    """
+    if retrieval.index is None:
+        return None
+    manifest = index_manifest(store, retrieval.index)
+    if (manifest["key"], manifest["metric"]) != (retrieval.key, retrieval.metric):
+        raise UsageError(
+            f"index {retrieval.index} is for {manifest['key']} states and metric "
+            f"{manifest['metric']}, not {retrieval.key} and {retrieval.metric}: name an index of "
+            "that kind"
+        )
+    return manifest
+
+
+def open_search(store: Entries, retrieval: Retrieval) -> Search:
+    """The function from hidden states to neighbors that a retrieval describes.
+
+    Stored states are read, and so verified, only where the search needs them.
+
+    Args:
+        store: The datastore that is searched.
+        retrieval: How.
+
+    Raises:
+        KnnlmError: The index is missing, does not fit, or is damaged.
+
+    Example:
+        >>> search = open_search(store, Retrieval(key="att", k=8))
+        >>> neighbors = search(states)  # states (Q, D), neighbors (Q, 8)
+    """
+    check_index(store, retrieval)
+    keys, metric, k = store.key(retrieval.key), retrieval.metric, retrieval.k
+    if retrieval.score == "exact":
+        store.verify(retrieval.key)
+    if retrieval.index is None:
+        return lambda states: exact_search(states, keys, k, metric)
+    index = open_index(store, retrieval.index)
+    if retrieval.score == "index":
+        return lambda states: index.search(states, k)
+    return lambda states: with_exact_scores(index.search(states, k), states, keys, metric)

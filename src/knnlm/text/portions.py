@@ -1,8 +1,8 @@
-"""Parts of a text that are texts themselves: its first documents, and the end or the beginning of
+"""Parts of a text that are texts themselves: its first documents, and the beginning or the end of
 each document.
 
-Cuts fall on line ends, or on white space where lines are long, so words stay whole. Knows nothing
-of where the documents come from."""
+Cuts fall on line ends, or on white space where lines are long, so words stay whole.
+"""
 
 import itertools
 from collections.abc import Iterator
@@ -16,8 +16,14 @@ HELD_OUT = 0.05
 
 @dataclass(frozen=True)
 class HeldOut:
-    """The first 95% ("train") or the last 5% ("valid") of every document, for texts without a
-    validation set."""
+    """The first 95% ("train") or the last 5% ("valid") of every document.
+
+    For texts without a validation set of their own.
+
+    Args:
+        source: The text to divide.
+        part: Which of the two parts this is.
+    """
 
     source: Source
     part: Literal["train", "valid"]
@@ -36,7 +42,12 @@ class HeldOut:
 
 @dataclass(frozen=True)
 class FirstDocuments:
-    """The first documents of a text."""
+    """The first documents of a text.
+
+    Args:
+        source: The text.
+        documents: How many of its documents.
+    """
 
     source: Source
     documents: int
@@ -51,7 +62,12 @@ class FirstDocuments:
 
 @dataclass(frozen=True)
 class Excerpts:
-    """The beginning of every document, about `characters` long."""
+    """The beginning of every document.
+
+    Args:
+        source: The text.
+        characters: How much of each document, at most.
+    """
 
     source: Source
     characters: int
@@ -66,8 +82,8 @@ class Excerpts:
 
 
 def _cut(text: str, near: int) -> int:
-    """The place after the last line end before `near`, or after the last white space where that
-    line is most of the text before `near`, or `near` itself where there is none."""
+    """Where to cut at or before `near`: after the last line end in the second half of what comes
+    before it, else after the last white space, else at `near` itself."""
     if near >= len(text):
         return len(text)
     return (

@@ -1,8 +1,9 @@
-"""Documents → token ids. Trains a byte-level BPE; encodes with any Hugging Face tokenizer.
+"""Documents → token ids: trains a byte-level BPE, and encodes with any Hugging Face tokenizer.
 
-A document becomes [bos] + its tokens where the tokenizer has a beginning-of-sequence token, so that
+A document becomes [bos] + its tokens if the tokenizer has a beginning-of-sequence token, so that
 every token of the text is predicted. Without one the first token cannot be predicted, and the word
-count leaves out the words that lie wholly inside it. Nothing here knows of windows or models."""
+count leaves out the words that lie wholly inside it.
+"""
 
 import copy
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,13 +17,22 @@ from knnlm.files import canonical
 from knnlm.text.documents import Document, count_words
 
 END_OF_TEXT = "<|endoftext|>"
-_BATCH_CHARACTERS = 1 << 20
+"""The one special token of the tokenizers that are trained here."""
+
 CONTEXT_TOKENS_KEPT = 8
+"""How many tokens before a continuation are decoded together with it."""
+
+_BATCH_CHARACTERS = 1 << 20
 
 
 class EncodedDocument(NamedTuple):
-    """A document as token ids; `words` counts the words of the predicted tokens (all but the
-    first)."""
+    """A document as token ids.
+
+    Attributes:
+        name: The document's.
+        tokens: All its tokens, bos included.
+        words: The words of the predicted tokens, which are all but the first.
+    """
 
     name: str
     tokens: NDArray[np.int32]
@@ -30,8 +40,18 @@ class EncodedDocument(NamedTuple):
 
 
 def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Any:
-    """A byte-level BPE of at most `vocab_size` entries as a Hugging Face fast tokenizer; nothing is
-    unknown to it."""
+    """Train a byte-level BPE; every text can be encoded, because every byte is in its vocabulary.
+
+    Args:
+        texts: What to learn the merges from.
+        vocab_size: The most vocabulary entries it may have; a short text gives fewer.
+
+    Returns:
+        A Hugging Face fast tokenizer.
+
+    Example:
+        >>> tokenizer = train_tokenizer(["the cat sat on the mat"], vocab_size=270)
+    """
     import tokenizers
     import transformers
 
@@ -55,7 +75,7 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Any:
 
 
 def tokenizer_fingerprint(tokenizer: Any) -> str:
-    """128 bits that change when any rule or entry of the tokenizer does."""
+    """128 bits, in hexadecimal, that change with any rule or vocabulary entry of the tokenizer."""
     import xxhash
 
     rules = tokenizer.backend_tokenizer.to_str().encode()
@@ -63,8 +83,7 @@ def tokenizer_fingerprint(tokenizer: Any) -> str:
 
 
 def tokenizer_rules(tokenizer: Any) -> dict[str, Any]:
-    """How texts become tokens here, for the record: windows of the same tokens give the same
-    perplexity anywhere."""
+    """How a text becomes tokens here, for manifests: what someone needs to repeat a perplexity."""
     return {
         "bos": tokenizer.bos_token_id,
         "document_starts_with": "bos"
@@ -75,11 +94,21 @@ def tokenizer_rules(tokenizer: Any) -> dict[str, Any]:
     }
 
 
-def encode(tokenizer: Any, documents: Iterable[Document]) -> Iterator[EncodedDocument]:
-    """Token ids of each document, in order; documents with nothing to predict are left out.
+def encode_documents(tokenizer: Any, documents: Iterable[Document]) -> Iterator[EncodedDocument]:
+    """Encode documents, in order; those with nothing to predict are left out.
 
     Documents are tokenized a batch at a time, which uses all cores and bounds memory. Text that
-    spells a special token, such as a page about tokenizers does, stays text."""
+    spells a special token, as a page about tokenizers does, stays text.
+
+    Args:
+        tokenizer: A Hugging Face fast tokenizer; it is not changed, and its own truncation and
+            padding are not used.
+        documents: A text, such as `open_text` returns.
+
+    Example:
+        >>> text = open_text("notes/", "train")
+        >>> tokens = sum(len(document.tokens) for document in encode_documents(tokenizer, text))
+    """
     rules = _rules_for_text(tokenizer)
     for batch in _batches(documents):
         encodings = rules.encode_batch([d.text for d in batch], add_special_tokens=False)
@@ -89,9 +118,24 @@ def encode(tokenizer: Any, documents: Iterable[Document]) -> Iterator[EncodedDoc
                 yield encoded
 
 
+def joined_tokens(tokenizer: Any, documents: Iterable[Document]) -> NDArray[np.int32]:
+    """Encode documents into one array of token ids, one document after the other, for training.
+
+    Raises:
+        KnnlmError: The documents hold no text.
+    """
+    parts = [document.tokens for document in encode_documents(tokenizer, documents)]
+    if not parts:
+        raise KnnlmError("the text is empty: give a file with text in it")
+    return np.concatenate(parts)
+
+
 def encode_prompt(tokenizer: Any, text: str) -> list[int]:
-    """Token ids of a text to continue: begun as a document is, so that the model sees what it saw
-    of the store's."""
+    """Encode a text to continue; it begins as documents do, because the model saw those.
+
+    Raises:
+        UsageError: The text is not valid Unicode, or it is empty and the tokenizer has no bos.
+    """
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -99,61 +143,61 @@ def encode_prompt(tokenizer: Any, text: str) -> list[int]:
             "the prompt is not valid UTF-8: check the terminal's encoding or the file"
         ) from error
     ids: list[int] = _rules_for_text(tokenizer).encode(text, add_special_tokens=False).ids
-    bos = tokenizer.bos_token_id
-    found = ids if bos is None else [bos, *ids]
-    if not found:
+    if tokenizer.bos_token_id is not None:
+        return [tokenizer.bos_token_id, *ids]
+    if not ids:
         raise UsageError(
             "the prompt is empty, and this model has no token to begin a text with: give some text"
         )
-    return found
-
-
-def with_bos(tokenizer: Any) -> Any:
-    """A copy whose texts begin as our documents do, with bos, where the tokenizer has one but would
-    not add it."""
-    import tokenizers
-
-    bos = tokenizer.bos_token_id
-    if bos is None or tokenizer("a").input_ids[:1] == [bos]:
-        return tokenizer
-    found = copy.deepcopy(tokenizer)
-    template = tokenizers.processors.TemplateProcessing(
-        single=f"{tokenizer.bos_token}:0 $A:0",
-        pair=f"{tokenizer.bos_token}:0 $A:0 $B:1",
-        special_tokens=[(tokenizer.bos_token, bos)],
-    )
-    found.backend_tokenizer.post_processor = template
-    return found
+    return ids
 
 
 def decode_continuation(
     tokenizer: Any, before: Sequence[int], new: Sequence[int], special: bool = False
 ) -> str:
-    """The text of `new` tokens where they stand: alone, some tokenizers would take the space before
-    them away."""
-    known = list(before[-CONTEXT_TOKENS_KEPT:])
-    if not known:
-        return str(tokenizer.decode(list(new), skip_special_tokens=not special))
-    start = tokenizer.decode(known, skip_special_tokens=not special)
-    whole = tokenizer.decode([*known, *new], skip_special_tokens=not special)
-    if whole.startswith(start):
-        return str(whole[len(start) :])
-    return str(
-        tokenizer.decode(list(new), skip_special_tokens=not special)
-    )  # the first completes a letter
+    """Decode the tokens of a continuation in their context.
+
+    Some tokenizers drop the space that a token begins with if it is decoded alone.
+
+    Args:
+        tokenizer: A Hugging Face tokenizer.
+        before: The tokens before the continuation; the last `CONTEXT_TOKENS_KEPT` are used.
+        new: The tokens to decode.
+        special: Show special tokens too.
+    """
+
+    def decode(tokens: Sequence[int]) -> str:
+        return str(tokenizer.decode(list(tokens), skip_special_tokens=not special))
+
+    if context := list(before[-CONTEXT_TOKENS_KEPT:]):
+        start, whole = decode(context), decode([*context, *new])
+        if whole.startswith(start):
+            return whole[len(start) :]
+    return decode(new)  # no context, or the first new token completes a character of it
 
 
-def token_stream(tokenizer: Any, documents: Iterable[Document]) -> NDArray[np.int32]:
-    """All documents one after the other, for training."""
-    parts = [e.tokens for e in encode(tokenizer, documents)]
-    if not parts:
-        raise KnnlmError("the text is empty: give a file with text in it")
-    return np.concatenate(parts)
+def with_bos(tokenizer: Any) -> Any:
+    """A tokenizer that begins texts with bos, as our documents begin.
+
+    Returns:
+        The tokenizer itself if it does so already or has no bos; otherwise a changed copy.
+    """
+    import tokenizers
+
+    bos = tokenizer.bos_token_id
+    if bos is None or tokenizer("a").input_ids[:1] == [bos]:
+        return tokenizer
+    changed = copy.deepcopy(tokenizer)
+    changed.backend_tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
+        single=f"{tokenizer.bos_token}:0 $A:0",
+        pair=f"{tokenizer.bos_token}:0 $A:0 $B:1",
+        special_tokens=[(tokenizer.bos_token, bos)],
+    )
+    return changed
 
 
 def _rules_for_text(tokenizer: Any) -> Any:
-    """A copy of the tokenizer's rules that cuts nothing, pads nothing and reads no special
-    tokens."""
+    """A copy of the tokenizer's rules without truncation, padding and special tokens."""
     import tokenizers
 
     rules = tokenizers.Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())

@@ -1,9 +1,9 @@
-"""A training run on disk: weights, optimiser moments and progress in one safetensors file, replaced
+"""A training run on disk: weights, optimizer moments and progress in one safetensors file, replaced
 in one step.
 
-One file, so that a kill leaves the old state or the new one. Never pickle. Knows nothing of the
-loop."""
+One file, so that a kill leaves the old state or the new one. Never pickle."""
 
+import math
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,56 +12,67 @@ import torch
 from knnlm.tensors import read_note, read_tensors, save_tensors
 
 
-class Progress(NamedTuple):
-    """How far a run has come. `recipe` fingerprints everything the result depends on."""
+class TrainingState(NamedTuple):
+    """How far a run has come: the note beside the tensors, field by field."""
 
     recipe: str
+    """Fingerprint of everything that the result depends on."""
     step: int
+    """Updates done."""
     best_loss: float
     best_step: int
     history: list[dict[str, float]]
+    """One entry for each validation: `step`, `valid_loss` and, where recorded, `train_loss`."""
     seconds: float
+    """Spent on training so far, over all processes."""
     losses: list[float]
-    """Of the updates since the last validation."""
+    """Training losses since the last validation, where they are recorded."""
+
+    @classmethod
+    def initial(cls, recipe: str) -> "TrainingState":
+        """The state before the first update."""
+        return cls(recipe, 0, math.inf, 0, [], 0.0, [])
 
 
 def save_run(
-    path: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer, progress: Progress
+    path: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer, state: TrainingState
 ) -> None:
-    """Everything needed to go on as if nothing had happened."""
-    tensors = {f"model.{name}": t for name, t in model.state_dict().items()}
-    names = [name for name, _ in model.named_parameters()]
-    by_index = optimizer.state_dict()["state"]
-    order = [p for group in optimizer.param_groups for p in group["params"]]
-    name_of = {id(p): n for n, p in model.named_parameters()}
-    for i, parameter in enumerate(order):
-        for field, value in by_index.get(i, {}).items():
-            tensors[f"optimizer.{name_of[id(parameter)]}.{field}"] = torch.as_tensor(value)
-    assert len(order) == len(names)
-    save_tensors(path, tensors, progress._asdict())
+    """Write everything that the next update depends on."""
+    tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    moments = optimizer.state_dict()["state"]
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    assert len(parameters) == len(names)
+    for i, parameter in enumerate(parameters):
+        for field, value in moments.get(i, {}).items():
+            tensors[f"optimizer.{names[id(parameter)]}.{field}"] = torch.as_tensor(value)
+    save_tensors(path, tensors, state._asdict())
 
 
 def load_run(
     path: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer
-) -> Progress | None:
-    """Restore what `save_run` wrote; None if there is nothing."""
+) -> TrainingState | None:
+    """Restore what `save_run` wrote into `model` and `optimizer`.
+
+    Returns:
+        How far the run had come, or None if `path` does not exist.
+    """
     if not path.is_file():
         return None
     tensors, note = read_tensors(path)
-    model.load_state_dict(
-        {n.removeprefix("model."): t for n, t in tensors.items() if n.startswith("model.")}
-    )
+    model.load_state_dict(_below("model.", tensors))
     for name, parameter in model.named_parameters():
-        prefix = f"optimizer.{name}."
-        found = {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
-        if found:
-            optimizer.state[parameter] = found
-    return Progress(**note)
+        if moments := _below(f"optimizer.{name}.", tensors):
+            optimizer.state[parameter] = moments
+    return TrainingState(**note)
 
 
 def recipe_of(path: Path) -> str | None:
     """The recipe of the run that `save_run` wrote, read without its tensors; None if there is
-    nothing."""
-    if not path.is_file():
-        return None
-    return str(read_note(path)["recipe"])
+    none."""
+    return str(read_note(path)["recipe"]) if path.is_file() else None
+
+
+def _below(prefix: str, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The tensors whose names begin with `prefix`, without it."""
+    return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}

@@ -1,8 +1,8 @@
-"""A store → clusters: k-means over some of its rows, then every row counted in the nearest.
+"""A datastore compressed into clusters: k-means over some entries, then every entry counted in one.
 
-FAISS's k-means; the paper's code gave it 20 rounds over a fifth of its rows, some 340 for each
-centroid. Kept in a file, found again. Knows nothing of τ: what comes out votes at τ = 1 until
-somebody tunes it."""
+FAISS's k-means; the paper's code gave it 20 rounds over a fifth of its entries, some 340 for each
+centroid. Kept in a file and found again. What comes out votes at τ = 1 until somebody tunes it.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from knnlm.components.clusters import Clusters, word_shares
+from knnlm.components.clusters import Clusters, token_shares
 from knnlm.components.saving import load_component, save_component
 from knnlm.datastore.entries import Entries
 from knnlm.datastore.table import Column
@@ -23,7 +23,7 @@ from knnlm.tensors import read_tensors, save_tensors
 
 ROUNDS = 10
 POINTS = 32
-"""Rows for each centroid that k-means looks at, at most."""
+"""Entries for each centroid that k-means looks at, at most."""
 _BLOCK = 1 << 14
 
 
@@ -36,10 +36,23 @@ def cluster(
     *,
     seed: int = 0,
 ) -> Clusters:
-    """`count` clusters of a store's states (fewer where some stay empty); L2 k-means, scored by
-    `metric` afterwards."""
+    """Clusters of a datastore's hidden states.
+
+    Args:
+        store: The datastore.
+        key: Which hidden state.
+        count: How many clusters; fewer come out where some stay empty.
+        metric: How a hidden state is compared with centroids afterwards; k-means itself uses L2.
+        file: Where the result is kept.
+        seed: Of the entries that k-means looks at, and of its start.
+
+    Raises:
+        UsageError: If there are fewer entries than clusters.
+    """
     if count > store.count:
-        raise UsageError(f"{count:,} clusters are more than the {store.count:,} rows: choose fewer")
+        raise UsageError(
+            f"{count:,} clusters are more than the {store.count:,} entries: choose fewer"
+        )
     about = {
         "store": store.fingerprint,
         "key": key,
@@ -57,47 +70,46 @@ def cluster(
             )
         return saved.component
     column = store.key(key)
-    means = _means(column, count, file.with_name(f"{file.stem}-rounds{file.suffix}"), about)
+    rounds = file.with_name(f"{file.stem}-rounds{file.suffix}")
+    means = _k_means(column, count, rounds, about)
+    nearest = _nearest_centroids(column, means)
+    # an empty cluster would take probability and give none
+    used, cluster_of = np.unique(nearest, return_inverse=True)
+    shares = token_shares(cluster_of, store.targets, len(used), store.vocab_size)
+    centroids = torch.from_numpy(means[used])
+    clusters = Clusters((key,), centroids, torch.zeros(len(used)), *shares, metric, 1.0)
+    save_component(file, clusters, about)
+    rounds.unlink(missing_ok=True)
+    return clusters
+
+
+def _nearest_centroids(column: Column, means: NDArray[np.float32]) -> NDArray[np.int64]:
     index = faiss.IndexFlatL2(column.type.width)
     index.add(means)
-    nearest = np.empty(store.count, np.int64)
-    with ProgressBar("assign", store.count, "rows") as meter:
+    nearest = np.empty(len(column), np.int64)
+    with ProgressBar("assign", len(column), "entries") as bar:
         for start, rows in column.blocks(_BLOCK):
             nearest[start : start + len(rows)] = index.search(rows.astype(np.float32), 1)[1][:, 0]
-            meter.advance(len(rows))
-    held, place = np.unique(
-        nearest, return_inverse=True
-    )  # an empty cluster would take probability and give none
-    centroids = torch.from_numpy(means[held])
-    votes = word_shares(place, store.targets, len(held), store.vocab_size)
-    found = Clusters((key,), centroids, torch.zeros(len(held)), *votes, metric, 1.0)
-    save_component(file, found, about)
-    file.with_name(f"{file.stem}-rounds{file.suffix}").unlink(missing_ok=True)
-    return found
+            bar.advance(len(rows))
+    return nearest
 
 
-def _means(
-    column: Column,
-    count: int,
-    file: Path,
-    about: dict[str, Any],
-) -> NDArray[np.float32]:
-    """k-means, a round at a time: FAISS's own rounds, each kept so that an interrupted run goes on
-    with the next."""
+def _k_means(column: Column, count: int, file: Path, about: dict[str, Any]) -> NDArray[np.float32]:
+    """Centroids, a round at a time: each is kept, so that an interrupted run resumes with the
+    next."""
     means: NDArray[np.float32] | None = None
     done = 0
     if file.is_file():
         tensors, note = read_tensors(file)
         if note["about"] == about:
             means, done = tensors["means"].numpy(), int(note["rounds"])
-    looked = np.random.default_rng(about["seed"]).choice(
-        len(column), min(len(column), POINTS * count), replace=False
-    )
-    rows = column.gather(np.sort(looked)).astype(np.float32)
-    log.info(f"k-means: {count:,} clusters of {len(looked):,} rows")
-    with ProgressBar("k-means", ROUNDS, "rounds", done) as meter:
-        for place in range(done, ROUNDS):
-            one = faiss.Kmeans(
+    size = min(len(column), POINTS * count)
+    sample = np.random.default_rng(about["seed"]).choice(len(column), size, replace=False)
+    rows = column.gather(np.sort(sample)).astype(np.float32)
+    log.info(f"k-means: {count:,} clusters of {len(sample):,} entries")
+    with ProgressBar("k-means", ROUNDS, "rounds", done) as bar:
+        for number in range(done, ROUNDS):
+            one_round = faiss.Kmeans(
                 column.type.width,
                 count,
                 niter=1,
@@ -105,11 +117,10 @@ def _means(
                 min_points_per_centroid=1,
                 max_points_per_centroid=POINTS,
             )
-            one.train(rows, init_centroids=means)
-            means = np.asarray(one.centroids, np.float32)
-            save_tensors(
-                file, {"means": torch.from_numpy(means)}, {"about": about, "rounds": place + 1}
-            )
-            meter.advance(1)
+            one_round.train(rows, init_centroids=means)
+            means = np.asarray(one_round.centroids, np.float32)
+            tensors = {"means": torch.from_numpy(means)}
+            save_tensors(file, tensors, {"about": about, "rounds": number + 1})
+            bar.advance(1)
     assert means is not None
     return means

@@ -1,335 +1,324 @@
-"""A component made from a store and kept beside it, to be used in the place of the search.
+"""Distillation: a component made from a datastore's entries and kept with it.
 
-    STORE/components/<name>/component.json        λ, τ, model, how it was learned, and the file that holds it
-    STORE/components/<name>/<xxh3>.safetensors    the component; its name is its checksum
-    STORE/components/<name>/learning/<request>/   while it is learned; deleted when it is done
+    DATASTORE/components/<name>/           the component (components/stored.py)
+    DATASTORE/components/<name>/learning/  while it is made; deleted when it is done
 
-The JSON is replaced in one step after the file is there, so a name stands for the old component or
-the new one. Learned from the store's rows and stopped, with τ and λ, by a validation text. Knows
-nothing of how it is used."""
+Made from the entries, stopped and tuned by a validation text; its λ and τ go to the settings of the
+datastore, like those of the neighbors.
+"""
 
 import contextlib
-import math
-import re
+import shlex
 import shutil
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
-import torch
-
+from knnlm.components.base import Component
 from knnlm.components.mixture import Mixture
-from knnlm.components.saving import Component, load_component, save_component
-from knnlm.components.single import Single
-from knnlm.datastore.entries import Entries, states_of
-from knnlm.errors import DamagedError, KnnlmError, UsageError, unknown
-from knnlm.evaluation.component_temperature import at_best_tau
-from knnlm.evaluation.metrics import perplexity
-from knnlm.evaluation.mixing import fit_shares, mix_all
-from knnlm.evaluation.tuning import TunedSettings
-from knnlm.files import canonical, checksum_file, fingerprint, read_json, write_json, write_lock
+from knnlm.components.stored import (
+    KNN_NAME,
+    check_component_name,
+    component_folder,
+    component_record,
+    list_components,
+    load_stored,
+    open_component,
+    publish_component,
+)
+from knnlm.datastore.entries import Entries
+from knnlm.errors import DamagedError, KnnlmError, UsageError
+from knnlm.evaluation.mixing import fit_weights
+from knnlm.evaluation.settings import (
+    TunedSettings,
+    choose_settings,
+    forget_settings,
+    save_settings,
+)
+from knnlm.evaluation.tuning import tune
+from knnlm.files import canonical, fingerprint
 from knnlm.hidden_states.output_head import output_embedding
 from knnlm.models.load import LanguageModel
 from knnlm.progress import log
 from knnlm.training.clustering import cluster
 from knnlm.training.fit import FitSettings
-from knnlm.training.initial import ComponentSpec, begin, initial_clusters
-from knnlm.training.learn import Soft, learn
+from knnlm.training.initial import ComponentSpec, initial_clusters, initial_module
+from knnlm.training.learn import learn
+from knnlm.training.objectives import Objective, SoftTargetLoss
 from knnlm.training.soft_targets import soft_targets
 
-FOLDER, RECORD, WORK = "components", "component.json", "learning"
-FORMAT = 1
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+WORK = "learning"
 
 
-class Distilled(NamedTuple):
-    """A component with its λ. `about` has the rest of what is known of it, as JSON."""
+@dataclass(frozen=True)
+class Distilled:
+    """A component that is kept with a datastore: its name, its settings, and how it was made."""
 
     name: str
     component: Component
-    lam: float
-    about: dict[str, Any]
+    settings: TunedSettings
+    record: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DistillRequest:
+    """How to make a component.
+
+    Without `fit`, clusters stay as k-means leaves them; every other kind has to be trained.
+    `soft_targets` is the share of the loss that the votes of neighbors in other documents have, at
+    the key, metric, k and τ of `teacher`.
+    """
+
+    spec: ComponentSpec
+    name: str
+    fit: FitSettings | None = None
+    soft_targets: float = 0.0
+    teacher: TunedSettings | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_component_name(self.name)
+        if self.fit is None and self.spec.kind != "clusters":
+            raise ValueError(f"a {self.spec.kind} component has to be trained: give `fit`")
+        if not 0 <= self.soft_targets <= 1:
+            raise UsageError(
+                f"share {self.soft_targets} of soft targets is out of range: choose 0 to 1"
+            )
+        if self.soft_targets and self.spec.kind == "clusters":
+            raise UsageError(
+                "clusters hold some tokens impossible, so soft targets cannot teach them: choose "
+                "kind head, or leave out soft targets"
+            )
+        if self.seed < 0:
+            raise UsageError(f"seed {self.seed} is out of range: choose 0 or more")
+
+    def as_json(self) -> dict[str, Any]:
+        """All that the component depends on beside datastore, model and validation text."""
+        fields: dict[str, Any] = {
+            "spec": {**asdict(self.spec), "keys": list(self.spec.keys)},
+            "soft_targets": self.soft_targets,
+            "fit": None if self.fit is None else self.fit.settings(),
+            "seed": self.seed,
+        }
+        if self.soft_targets:
+            assert self.teacher is not None
+            assert self.teacher.retrieval is not None
+            retrieval = self.teacher.retrieval
+            fields["teacher"] = {
+                "key": retrieval.key,
+                "metric": retrieval.metric,
+                "k": retrieval.k,
+                "temperature": self.teacher.temperature,
+            }
+        return fields
+
+    def command(self, store: Path) -> str:
+        """The command that makes it again, on the text that the datastore was tuned on."""
+        spec, words = self.spec, ["knnlm", "distill", str(store), "--name", self.name]
+        words += ["--kind", spec.kind, "--size", str(spec.size)]
+        words += [] if self._default_key else ["--key", spec.keys[0]]
+        words += ["--metric", spec.metric] if spec.kind in ("head", "clusters") else []
+        words += ["--soft-targets", repr(self.soft_targets)] if self.soft_targets else []
+        if self.fit is not None:
+            words += ["--epochs", str(self.fit.epochs), "--lr", repr(self.fit.lr)]
+        return shlex.join([*words, *(["--seed", str(self.seed)] if self.seed else [])])
+
+    @property
+    def _default_key(self) -> bool:
+        """Whether no key was asked for: a key that is asked for is the teacher's too."""
+        if self.spec.kind == "mlp":
+            return True
+        retrieval = None if self.teacher is None else self.teacher.retrieval
+        return retrieval is not None and retrieval.key != self.spec.keys[0]
 
 
 def distill(
+    store: Entries, valid: Entries, lm: LanguageModel, request: DistillRequest
+) -> Distilled:
+    """Make a component from a datastore's entries; one of the same name is replaced at the end.
+
+    Args:
+        store: The datastore.
+        valid: The validation text, read by the same model.
+        lm: That model: what is trained starts from its output embedding.
+        request: Which component, and how.
+
+    Returns:
+        The component with its tuned λ and τ; at once, if it was made in just this way before.
+    """
+    for key in request.spec.keys:
+        store.key(key)
+    about = {**request.as_json(), "valid": valid.fingerprint}
+    folder = component_folder(store, request.name)
+    # another request finds nothing of this one
+    identity = {**about, "store": store.fingerprint, "model": store.meta["model"]["fingerprint"]}
+    work = folder / WORK / fingerprint(identity)[:16]
+    known = _made_before(store, request.name, about)
+    if known is not None:
+        log.info(f"component {request.name} of {store.path} is there already")
+        _clear(work)  # of a run that was killed after its record was there
+        return known
+    component, steps = _make(store, valid, lm, request, about, work)
+    tuned = tune(component, valid, name=request.name)
+    about |= {"steps": steps, "command": request.command(store.path)}
+    distilled = _keep(store, request.name, tuned.component, tuned.settings, about)
+    _clear(work)
+    return distilled
+
+
+def combine(store: Entries, valid: Entries, names: Sequence[str], *, name: str) -> Distilled:
+    """Mix components of a datastore into one, their weights and λ fitted together.
+
+    Args:
+        store: The datastore.
+        valid: The validation text, read by the same model.
+        names: Components of the datastore, or "knn" for the neighbors at their tuned settings.
+        name: What to call the mixture.
+    """
+    check_component_name(name)
+    distinct = list(dict.fromkeys(names))
+    if name in distinct:
+        raise UsageError(f"'{name}' is one of those that are to be mixed: choose another name")
+    if len(distinct) < 2:
+        raise UsageError("one component is not a mixture: name two or more")
+    parts: list[Component] = []
+    for each in distinct:
+        component = _tuned(store, each)
+        parts += component.parts if isinstance(component, Mixture) else [component]
+    log.info(f"weights of {len(parts)} components: {valid.count:,} tokens")
+    lm = valid.lm_logprob.astype("float64")
+    weights = fit_weights([lm, *(part.target_logprobs(valid) for part in parts)])
+    lam = 1 - weights[0]
+    equal = (1 / len(parts),) * len(parts)
+    mixture = Mixture(tuple(parts), tuple(w / lam for w in weights[1:]) if lam > 0 else equal)
+    settings = tune(mixture, valid, name=name).settings
+    words = ["knnlm", "distill", str(store.path), "--mix", ",".join(distinct), "--name", name]
+    about = {
+        "mixed": distinct,
+        "weights": list(mixture.weights),
+        "valid": valid.fingerprint,
+        "steps": 0,
+        "command": shlex.join(words),
+    }
+    return _keep(store, name, mixture, settings, about)
+
+
+def load_distilled(store: Entries, name: str) -> Distilled:
+    """A component of a datastore with its tuned settings.
+
+    Raises:
+        KnnlmError: If there is none of that name, or it is not tuned.
+    """
+    record = component_record(store, name)
+    settings = choose_settings(store, name)
+    if settings is None:
+        raise KnnlmError(
+            f"component {name} of {store.path} is not tuned: run 'knnlm tune {store.path} "
+            f"--text VALID --component {name}' first"
+        )
+    component = load_stored(store, name).at_temperature(settings.temperature)
+    return Distilled(name, component, settings, record)
+
+
+def _tuned(store: Entries, name: str) -> Component:
+    """A component at its tuned τ."""
+    settings = choose_settings(store, name)
+    if settings is None:
+        if name != KNN_NAME:
+            return load_distilled(store, name).component  # says what is missing
+        raise KnnlmError(
+            f"{store.path} is not tuned: run 'knnlm tune {store.path} --text VALID' first"
+        )
+    return open_component(store, name, settings.retrieval, settings.temperature)
+
+
+def _make(
     store: Entries,
     valid: Entries,
     lm: LanguageModel,
-    what: ComponentSpec,
-    *,
-    name: str,
-    how: FitSettings | None,
-    taught: float = 0.0,
-    teacher: TunedSettings | None = None,
-    seed: int = 0,
-) -> Distilled:
-    """Make `what` of the store; without a `how` clusters stay as k-means leaves them. `taught` is
-    the share of the loss that neighbours in other documents teach, at the key, metric, k and τ of
-    `teacher`. A component of that name is replaced when the new one is done."""
-    _check(store, what, name, how, taught, seed)
-    folder = store.path / FOLDER / name
-    about: dict[str, Any] = {
-        "what": asdict(what),
-        "taught": taught,
-        "how": how and asdict(how),
-        "seed": seed,
-        "store": store.fingerprint,
-        "model": store.meta["model"]["fingerprint"],
-        "valid": valid.fingerprint,
-    }
-    if taught:
-        assert teacher is not None
-        t = teacher.retrieval
-        about["teacher"] = {
-            "key": t.key,
-            "metric": t.metric,
-            "k": t.k,
-            "temperature": teacher.temperature,
-        }
-    work = folder / WORK / fingerprint(about)[:16]  # another request finds nothing of this one
-    if (known := _known(store, name, about)) is not None:
-        log.info(f"component {name} of {store.path} is there already")
-        _clear(work)  # of a run that was killed after its record was there
-        return known
-    states = states_of(valid, what.keys)
-    module: Any
-    steps = 0
-    if what.kind == "clusters":
+    request: DistillRequest,
+    about: dict[str, Any],
+    work: Path,
+) -> tuple[Component, int]:
+    """The component before it is tuned, and the updates that its training took."""
+    spec = request.spec
+    if spec.kind == "clusters":
         file = work / "clusters.safetensors"
-        found = cluster(store, what.keys[0], what.size, what.metric, file, seed=seed)
-        best = at_best_tau(found, valid.lm_logprob, states, valid.targets)
-        module = None if how is None else initial_clusters(best.component)  # type: ignore[arg-type]
+        clusters = cluster(store, spec.keys[0], spec.size, spec.metric, file, seed=request.seed)
+        if request.fit is None:
+            return clusters, 0
+        tau = tune(clusters, valid, name=request.name).settings.temperature
+        module = initial_clusters(clusters.at_temperature(tau))
     else:
-        module = begin(what, _one_row_a_word(store, output_embedding(lm.model).weight), seed=seed)
-    aim = None
-    if taught:
-        table = soft_targets(
-            store,
-            out=work / "soft",
-            tau=about["teacher"]["temperature"],
-            **{n: about["teacher"][n] for n in ("key", "metric", "k")},
+        module = initial_module(spec, _one_embedding_each(store, lm), seed=request.seed)
+    assert request.fit is not None
+    objective: Objective | None = None
+    if request.soft_targets:
+        teacher = about["teacher"]
+        where = {name: teacher[name] for name in ("key", "metric", "k")}
+        table = soft_targets(store, out=work / "soft", tau=teacher["temperature"], **where)
+        objective = SoftTargetLoss(
+            request.soft_targets, table.columns["words"], table.columns["shares"]
         )
-        aim = Soft(taught, table.columns["words"], table.columns["shares"])
-    if how is not None:
-        learned = learn(module, store, valid, work / "fit", how, seed=seed, aim=aim, about=about)
-        best = at_best_tau(learned.component, valid.lm_logprob, states, valid.targets)
-        steps = learned.fitted.steps
-    about |= {
-        "lambda": best.lam,
-        "temperature": best.component.tau,
-        "interp_ppl": best.ppl,
-        "tokens": valid.count,
-        "base_ppl": perplexity(valid.lm_logprob.astype(np.float64)),
-        "steps": steps,
-    }
-    _publish(store, name, best.component, about)
-    _clear(work)
-    return Distilled(name, best.component, best.lam, about)
-
-
-def combine(
-    store: Entries,
-    valid: Entries,
-    names: Sequence[str],
-    *,
-    name: str,
-) -> Distilled:
-    """Components of the store mixed with each other, their shares and λ fitted together on a
-    validation text."""
-    if name in names:
-        raise UsageError(f"'{name}' is one of those that are to be mixed: choose another --name")
-    if len(dict.fromkeys(names)) < 2:
-        raise UsageError(
-            "one component is not a mixture: name two or more, with commas between them"
-        )
-    _check_name(name)
-    found = [load_distilled(store, other) for other in dict.fromkeys(names)]
-    parts: list[Single] = []
-    for other in found:
-        parts += (
-            other.component.parts if isinstance(other.component, Mixture) else [other.component]
-        )
-    log.info(f"shares of {len(parts)} components: {valid.count:,} tokens")
-    lm = valid.lm_logprob.astype(np.float64)
-    logs = [
-        lm,
-        *(part.target_logprobs(states_of(valid, part.keys), valid.targets) for part in parts),
-    ]
-    shares = fit_shares(logs)
-    lam = 1 - shares[0]
-    mixed = Mixture(
-        tuple(parts),
-        tuple(s / lam for s in shares[1:]) if lam > 0 else (1 / len(parts),) * len(parts),
+    learned = learn(
+        module,
+        store,
+        valid,
+        work / "fit",
+        request.fit,
+        seed=request.seed,
+        objective=objective,
+        about=about,
     )
-    about: dict[str, Any] = {
-        "what": {
-            "kind": "together",
-            "of": {other.name: other.about["xxh3"] for other in found},
-            "keys": mixed.keys,
-        },
-        "taught": 0.0,
-        "how": None,
-        "seed": 0,
-        "store": store.fingerprint,
-        "model": store.meta["model"]["fingerprint"],
-        "valid": valid.fingerprint,
-        "shares": list(mixed.shares),
-        "lambda": lam,
-        "temperature": mixed.tau,
-        "interp_ppl": perplexity(mix_all(logs, shares)),
-        "tokens": valid.count,
-        "base_ppl": perplexity(lm),
-        "steps": 0,
-    }
-    _publish(store, name, mixed, about)
-    return Distilled(name, mixed, lam, about)
+    return learned.component, learned.fit.steps
 
 
-def _known(store: Entries, name: str, about: dict[str, Any]) -> Distilled | None:
-    """The component of that name, if it was learned in just this way and is whole."""
-    if name not in list_distilled(store):
-        return None
-    before = about_distilled(store, name)
-    if any(canonical(before.get(field)) != canonical(value) for field, value in about.items()):
+def _keep(
+    store: Entries,
+    name: str,
+    component: Component,
+    settings: TunedSettings,
+    about: dict[str, Any],
+) -> Distilled:
+    """Publish the component, then its settings; those of an older one of that name go first."""
+    forget_settings(store, name)
+    record = publish_component(store, name, component, about)
+    save_settings(store, settings)
+    return Distilled(name, component, settings, record)
+
+
+def _made_before(store: Entries, name: str, about: dict[str, Any]) -> Distilled | None:
+    """The component of that name, if it was made in just this way and is whole."""
+    if name not in list_components(store):
         return None
     try:
+        record = component_record(store, name)
+        if record["datastore"] != store.fingerprint:
+            return None
+        if any(canonical(record.get(field)) != canonical(value) for field, value in about.items()):
+            return None
         return load_distilled(store, name)
-    except DamagedError:
+    except KnnlmError as error:
+        if not isinstance(error, DamagedError):
+            log.info(f"{error}")
         return None
 
 
-def _one_row_a_word(store: Entries, w_sm: torch.Tensor) -> torch.Tensor:
+def _one_embedding_each(store: Entries, lm: LanguageModel) -> Any:
+    """The LM's output embedding, which must have one row for each vocabulary entry."""
+    w_sm = output_embedding(lm.model).weight
     if len(w_sm) != store.vocab_size:
         raise KnnlmError(
             f"the model of {store.path} has {len(w_sm):,} output embeddings for "
-            f"{store.vocab_size:,} words, and what "
-            "is learned begins with one for each: use --kind clusters, or a model with one"
+            f"{store.vocab_size:,} vocabulary entries, and training starts with one for each: use "
+            "kind clusters, or a model with one"
         )
     return w_sm
 
 
-def _check(
-    store: Entries,
-    what: ComponentSpec,
-    name: str,
-    how: FitSettings | None,
-    taught: float,
-    seed: int,
-) -> None:
-    """Find what cannot be done before any work."""
-    _check_name(name)
-    if how is None and what.kind != "clusters":
-        raise ValueError(f"{what.kind} have to be learned: only clusters are something before that")
-    if not 0 <= taught <= 1:
-        raise UsageError(f"share {taught} taught by neighbours is out of range: choose 0 to 1")
-    if taught and what.kind == "clusters":
-        raise UsageError(
-            "clusters hold some words impossible, so nothing can be taught to them: choose --kind "
-            "embeddings, or leave "
-            "out --taught"
-        )
-    if seed < 0:
-        raise UsageError(f"seed {seed} is out of range: choose 0 or more")
-    for key in what.keys:
-        store.key(key)
-
-
-def _check_name(name: str) -> None:
-    if not _NAME.fullmatch(name):
-        raise UsageError(
-            f"'{name}' is not a name for a component: use letters, digits, '.', '_' and '-'"
-        )
-
-
-def tuned_on(about: dict[str, Any], tokens: int, base_ppl: float) -> bool:
-    """Whether a text is the one that a component was tuned on, by its length and the LM's
-    perplexity of it."""
-    return bool(tokens == about["tokens"] and math.isclose(base_ppl, about["base_ppl"]))
-
-
-def _publish(store: Entries, name: str, component: Component, about: dict[str, Any]) -> None:
-    """Put the file there, then the record that names it, then take away what was there before."""
-    folder = store.path / FOLDER / name
-    with write_lock(store.path, patience=10):
-        draft = folder / "component.draft"
-        save_component(draft, component, {})
-        checksum = checksum_file(draft)
-        file = folder / f"{checksum}.safetensors"
-        draft.rename(file)
-        about |= {"file": file.name, "xxh3": checksum}
-        write_json(folder / RECORD, {"format": FORMAT, **about})
-        for other in folder.glob("*.safetensors"):
-            if other != file:
-                other.unlink()
-
-
 def _clear(work: Path) -> None:
-    """Take away what a request worked with, and nothing of another request for the same name."""
+    """Delete what a request worked with, and nothing of another request for the same name."""
     shutil.rmtree(work, ignore_errors=True)
     with contextlib.suppress(OSError):
         work.parent.rmdir()
-
-
-def list_distilled(store: Entries) -> list[str]:
-    """Names of the store's components."""
-    return sorted(file.parent.name for file in (store.path / FOLDER).glob(f"*/{RECORD}"))
-
-
-def about_distilled(store: Entries, name: str) -> dict[str, Any]:
-    """What is known of a component, without reading it."""
-    names = list_distilled(store)
-    if not names:
-        raise KnnlmError(f"{store.path} has no component: run 'knnlm distill {store.path}' first")
-    if name not in names:
-        raise unknown("component", name, names)
-    return read_json(store.path / FOLDER / name / RECORD, newest_format=FORMAT)
-
-
-def _command(store: Entries, about: dict[str, Any], name: str) -> str:
-    """What makes a component of that name again, on the text that the store was tuned on."""
-    what, how = about["what"], about["how"]
-    if what["kind"] == "together":
-        return f"knnlm distill {store.path} --of {','.join(what['of'])} --name {name}"
-    words = [
-        "knnlm distill",
-        str(store.path),
-        "--name",
-        name,
-        "--kind",
-        what["kind"],
-        "--size",
-        str(what["size"]),
-    ]
-    words += [] if what["kind"] == "network" else ["--key", what["keys"][0]]
-    words += ["--metric", what["metric"]] if what["kind"] in ("embeddings", "clusters") else []
-    words += ["--taught", f"{about['taught']:g}"] if about["taught"] else []
-    words += [] if how is None else ["--epochs", str(how["epochs"]), "--lr", f"{how['lr']:g}"]
-    return " ".join([*words, *(["--seed", str(about["seed"])] if about["seed"] else [])])
-
-
-def load_distilled(store: Entries, name: str) -> Distilled:
-    """A component of a store, after checking its bytes and that it was learned from the same
-    model's states."""
-    about = about_distilled(store, name)
-    again = f"run '{_command(store, about, name)}' again"
-    if about["model"] != store.meta["model"]["fingerprint"]:
-        raise KnnlmError(
-            f"component {name} of {store.path} was learned from another model's states: {again}"
-        )
-    if about["store"] != store.fingerprint:
-        log.warning(
-            f"note: {store.path} has changed since component {name} was learned from it; {again} "
-            "to follow it"
-        )
-    file = store.path / FOLDER / name / str(about["file"])
-    try:
-        if checksum_file(file) != about["xxh3"]:
-            raise DamagedError(f"{file} is damaged")
-        component = load_component(file).component
-    except (DamagedError, OSError) as error:
-        raise DamagedError(
-            f"component {name} of {store.path} is damaged or missing: {again}"
-        ) from error
-    return Distilled(name, component, float(about["lambda"]), about)

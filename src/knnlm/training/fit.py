@@ -1,15 +1,11 @@
-"""The loop: AdamW over batches of rows, the best on validation kept, stopped when it no longer
-improves, exact resume.
+"""Fitting a module to the entries of a datastore: AdamW with a learning rate that falls linearly to
+zero, stopped when validation no longer improves.
 
-    OUT/last.safetensors    weights, moments and progress
-    OUT/best.safetensors    the weights of the lowest validation loss
-    OUT/fitted.json         what it came to
+    OUT/fitted.json    the recipe and the `FitResult`, written at the end
 
-Update `step` depends on nothing but the module, the recipe and `step`. Knows nothing of what the
-module computes."""
+The rest of OUT is the training loop's (loop.py)."""
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,40 +15,35 @@ import torch
 
 from knnlm.errors import KnnlmError, UsageError
 from knnlm.files import read_json, write_json, write_lock
-from knnlm.progress import ProgressBar, log
-from knnlm.tensors import read_tensors, save_tensors
-from knnlm.training.checkpoint import Progress, load_run, save_run
+from knnlm.progress import log
+from knnlm.tensors import read_tensors
+from knnlm.training.checkpoint import TrainingState, recipe_of
+from knnlm.training.loop import BEST, LAST, BarUnit, Schedule, Task, run_loop
 
-RECORD, LAST, BEST = "fitted.json", "last.safetensors", "best.safetensors"
-SAVE_SECONDS = 60.0
-
-
-class Diverged(KnnlmError):
-    """The learning rate was too large."""
+RECORD = "fitted.json"
 
 
 class Batches(Protocol):
-    """Where updates get their rows."""
+    """What updates learn from (entry_batches.py)."""
 
     batch: int
     steps_per_epoch: int
 
     def at(self, step: int) -> Any:
-        """What update `step` sees."""
+        """The batch of update `step`, whatever was asked for before."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class FitSettings:
-    """How to learn. The rate falls linearly to zero over `epochs`; validation is looked at `looks`
-    times an epoch."""
+    """How to fit. The learning rate falls linearly from `lr` to zero over `epochs`."""
 
     lr: float
     epochs: int
     weight_decay: float = 0.0
-    looks: int = 1
+    validations_per_epoch: int = 1
     patience: int = 2
-    """Looks without improvement before it stops."""
+    """Validations without improvement after which fitting stops."""
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.lr) and self.lr > 0):
@@ -60,14 +51,24 @@ class FitSettings:
         if self.epochs < 1:
             raise UsageError(f"{self.epochs} epochs are out of range: choose 1 or more")
 
+    def settings(self) -> dict[str, Any]:
+        """All fields, under the names that records and fingerprints have always had."""
+        return {
+            "lr": self.lr,
+            "epochs": self.epochs,
+            "weight_decay": self.weight_decay,
+            "looks": self.validations_per_epoch,
+            "patience": self.patience,
+        }
+
 
 class FitResult(NamedTuple):
-    """What learning came to."""
+    """How fitting ended. The module has the weights of `best_step`; 0 is how it began."""
 
     steps: int
     best_step: int
     valid_loss: float
-    rows_per_second: float
+    entries_per_second: float
 
 
 def fit(
@@ -75,12 +76,25 @@ def fit(
     batches: Batches,
     loss: Callable[[Any], torch.Tensor],
     validate: Callable[[], float],
-    how: FitSettings,
+    settings: FitSettings,
     out: Path,
     recipe: str,
 ) -> FitResult:
-    """FitSettings `module` in place; `loss` and `validate` look at it. `recipe` names all that the result
-    depends on."""
+    """Fit `module` in place, resume the run in `out`, or read the finished one there.
+
+    Args:
+        module: What is fitted; `loss` and `validate` read it.
+        batches: What each update learns from.
+        loss: The loss of a batch.
+        validate: The validation loss; the weights of its lowest value are kept.
+        settings: How to fit.
+        out: The folder of this run.
+        recipe: Fingerprint of everything that the result depends on.
+
+    Raises:
+        Diverged: If the validation loss becomes infinite or NaN.
+        KnnlmError: If `out` holds a run of another recipe.
+    """
     with write_lock(out):
         if (out / RECORD).is_file():
             record = read_json(out / RECORD)
@@ -89,14 +103,16 @@ def fit(
                     f"{out} holds something learned in another way: choose another folder"
                 )
         else:
-            record = {
-                "recipe": recipe,
-                **_run(module, batches, loss, validate, how, out, recipe)._asdict(),
-            }
+            record = _run(module, batches, loss, validate, settings, out, recipe)
             write_json(out / RECORD, record)
         weights, _ = read_tensors(out / BEST)
         module.load_state_dict(weights)
-    return FitResult(**{name: record[name] for name in FitResult._fields})
+    return FitResult(
+        steps=record["steps"],
+        best_step=record["best_step"],
+        valid_loss=record["valid_loss"],
+        entries_per_second=record["rows_per_second"],
+    )
 
 
 def _run(
@@ -104,73 +120,48 @@ def _run(
     batches: Batches,
     loss: Callable[[Any], torch.Tensor],
     validate: Callable[[], float],
-    how: FitSettings,
+    settings: FitSettings,
     out: Path,
     recipe: str,
-) -> FitResult:
-    optimizer = torch.optim.AdamW(
-        module.parameters(), lr=how.lr, weight_decay=how.weight_decay, fused=True
-    )
-    state = load_run(out / LAST, module, optimizer) or Progress(recipe, 0, math.inf, 0, [], 0.0, [])
-    if state.recipe != recipe:
+) -> dict[str, Any]:
+    """Fit, and return what is recorded of it."""
+    if recipe_of(out / LAST) not in (None, recipe):
         raise KnnlmError(
             f"{out} holds something half learned in another way: choose another folder or delete it"
         )
-    steps, every = (
-        how.epochs * batches.steps_per_epoch,
-        max(1, batches.steps_per_epoch // how.looks),
+    optimizer = torch.optim.AdamW(
+        module.parameters(), lr=settings.lr, weight_decay=settings.weight_decay, fused=True
     )
-    if not state.history:
-        state = _look(module, validate, state, 0, out)  # where it begins is a candidate too
-    began = time.monotonic() - state.seconds
-    saved = time.monotonic()
-    with ProgressBar(
-        "learn", steps * batches.batch, "rows", start=state.step * batches.batch
-    ) as meter:
-        while state.step < steps and not _stopped(state, how):
-            for group in optimizer.param_groups:
-                group["lr"] = how.lr * (1 - state.step / steps)
-            value = loss(batches.at(state.step))
-            value.backward()
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
-            state = state._replace(step=state.step + 1, seconds=time.monotonic() - began)
-            meter.advance(batches.batch)
-            if state.step % every == 0 or state.step == steps:
-                state = _look(module, validate, state, state.step, out)
-                log.info(
-                    f"  validation loss {state.history[-1]['valid_loss']:.4f} after "
-                    f"{state.step:,} updates"
-                )
-            elif time.monotonic() - saved < SAVE_SECONDS:
-                continue
-            save_run(out / LAST, module, optimizer, state)
-            saved = time.monotonic()
-    return FitResult(
-        state.step,
-        state.best_step,
-        state.best_loss,
-        state.step * batches.batch / max(state.seconds, 1e-9),
+    steps = settings.epochs * batches.steps_per_epoch
+    state = run_loop(
+        Task(
+            module=module,
+            optimizer=optimizer,
+            loss=lambda step: loss(batches.at(step)),
+            validate=validate,
+        ),
+        Schedule(
+            steps=steps,
+            learning_rate=lambda step: settings.lr * (1 - step / steps),
+            validate_every=max(1, batches.steps_per_epoch // settings.validations_per_epoch),
+            validate_at_start=True,
+            patience=settings.patience,
+        ),
+        out,
+        recipe,
+        unit=BarUnit("learn", "entries", batches.batch),
+        on_validation=_log_validation,
     )
+    return {
+        "recipe": recipe,
+        "steps": state.step,
+        "best_step": state.best_step,
+        "valid_loss": state.best_loss,
+        "rows_per_second": state.step * batches.batch / max(state.seconds, 1e-9),
+    }
 
 
-def _look(
-    module: torch.nn.Module, validate: Callable[[], float], state: Progress, step: int, out: Path
-) -> Progress:
-    with torch.inference_mode():
-        found = validate()
-    if not math.isfinite(found):
-        raise Diverged(
-            f"the validation loss became {found} after {step} updates: choose a smaller learning "
-            "rate"
-        )
-    state = state._replace(history=[*state.history, {"step": step, "valid_loss": found}])
-    if found < state.best_loss:
-        save_tensors(out / BEST, module.state_dict(), {"step": step})
-        state = state._replace(best_loss=found, best_step=step)
-    return state
-
-
-def _stopped(state: Progress, how: FitSettings) -> bool:
-    since = [entry for entry in state.history if entry["step"] > state.best_step]
-    return len(since) >= how.patience
+def _log_validation(state: TrainingState) -> None:
+    log.info(
+        f"  validation loss {state.history[-1]['valid_loss']:.4f} after {state.step:,} updates"
+    )

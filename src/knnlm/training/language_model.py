@@ -1,11 +1,16 @@
-"""Training a base LM from scratch: AdamW, warm-up and cosine, best-on-validation, exact resume.
+"""Training a base LM from scratch: tokenizer, AdamW with warm-up and cosine, the best model on
+validation.
 
-Update `step` depends on nothing but the recipe and `step` (batches and dropout are seeded by it),
-so a killed run that resumes ends with the same weights as one that was never killed. Knows nothing
-of states or search."""
+    OUT/                 the trained model and its tokenizer, as transformers writes them
+    OUT/training.json    the recipe, the preset, the `TrainingResult` and every validation
+    OUT/training/        the run as the training loop (loop.py) saves it, and the weights to keep
+    OUT/checkpoints/N    the model after update N, for each N that the preset keeps
+
+Batches and dropout of an update are seeded by its number, as the loop's exact resume asks for."""
 
 import math
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -16,34 +21,34 @@ from torch.nn.functional import cross_entropy
 
 from knnlm.errors import KnnlmError, UsageError
 from knnlm.files import fingerprint, read_json, write_json, write_lock
-from knnlm.models.load import LanguageModel
+from knnlm.models.load import LanguageModel, hide_transformers_progress
 from knnlm.models.presets import Preset, new_model
-from knnlm.models.quiet import no_transformers_bars
-from knnlm.progress import ProgressBar, log
+from knnlm.progress import log
 from knnlm.tensors import read_tensors, save_tensors
 from knnlm.text.documents import Source
-from knnlm.text.tokenizer import token_stream, tokenizer_fingerprint, train_tokenizer
-from knnlm.training.checkpoint import Progress, load_run, recipe_of, save_run
-from knnlm.training.token_batches import Batches, validation_windows
+from knnlm.text.tokenizer import joined_tokens, tokenizer_fingerprint, train_tokenizer
+from knnlm.training.checkpoint import TrainingState, recipe_of
+from knnlm.training.loop import BEST, LAST, BarUnit, Diverged, Schedule, Task, run_loop
+from knnlm.training.token_batches import TokenBatches, validation_windows
 
-RECORD = "training.json"
-SAVE_SECONDS = 60.0  # an interruption costs at most about this much
-LAST, BEST = Path("training", "last.safetensors"), Path("training", "best.safetensors")
-CHECKPOINTS = "checkpoints"
+RECORD, RUN, CHECKPOINTS = "training.json", "training", "checkpoints"
+CLIP = 1.0  # largest norm of the gradient
+VALIDATION_BATCH = 16  # windows scored at once
 
 
 class Teacher(Protocol):
-    """Says what an update is to learn, where that is not the next token alone."""
+    """Says what an update is to learn where that is not the next token alone."""
 
     def describe(self) -> dict[str, Any]:
-        """All that the lesson depends on."""
+        """Everything that the loss depends on, as JSON."""
 
-    def loss(self, logits: torch.Tensor, places: NDArray[np.int64]) -> torch.Tensor:
-        """Of logits (…, V) for the tokens at these places (…) of the training text's stream."""
+    def loss(self, logits: torch.Tensor, positions: NDArray[np.int64]) -> torch.Tensor:
+        """The loss of logits (…, V) for the tokens at `positions` (…) of the training text's
+        stream."""
 
 
-class Trained(NamedTuple):
-    """What training came to."""
+class TrainingResult(NamedTuple):
+    """A trained model and how its training ended."""
 
     path: Path
     parameters: int
@@ -63,63 +68,52 @@ def train(
     out: Path,
     *,
     seed: int = 0,
-    begin: LanguageModel | None = None,
+    initial_model: LanguageModel | None = None,
     teacher: Teacher | None = None,
     save_every: int | None = None,
-) -> Trained:
-    """Train `preset` on `train_text` into the folder `out`; a finished or interrupted run there is
-    continued.
+) -> TrainingResult:
+    """Train `preset` on `train_text` into the folder `out`; a finished run there is read, an
+    interrupted one resumes.
 
-    `begin` is a model of the same shape whose weights to begin with; `teacher` replaces the loss of
-    training."""
-    given: dict[str, Any] = {"train": train_text.describe(), "valid": valid_text.describe()}
-    given |= {"begin": begin.fingerprint} if begin is not None else {}
-    given |= {"teacher": teacher.describe()} if teacher is not None else {}
-    recipe = fingerprint({"preset": preset.settings(), "seed": seed, **given})
-    if (out / "manifest.json").is_file():
-        raise KnnlmError(f"{out} is a store: choose another --out for the model")
-    if odd := [
-        step for step in preset.keep if step % preset.valid_every or not 0 < step <= preset.steps
-    ]:
-        raise UsageError(
-            f"preset {preset.name} cannot keep update {odd[0]}: keep multiples of "
-            f"{preset.valid_every}"
-        )
-    if not 0 <= seed < 1 << 32:
-        raise UsageError(f"seed {seed} is out of range: choose 0 to {(1 << 32) - 1}")
+    Args:
+        train_text: The text to learn.
+        valid_text: The text that chooses the best weights.
+        preset: Size and training recipe.
+        out: The folder of the model.
+        seed: Decides the first weights, the order of the text and dropout.
+        initial_model: A model of the same shape and tokens whose weights to start with.
+        teacher: Replaces the next-token loss of training.
+        save_every: Updates between saves, besides those that are made anyway.
+    """
+    described: dict[str, Any] = {"train": train_text.describe(), "valid": valid_text.describe()}
+    described |= {"begin": initial_model.fingerprint} if initial_model is not None else {}
+    described |= {"teacher": teacher.describe()} if teacher is not None else {}
+    recipe = fingerprint({"preset": preset.settings(), "seed": seed, **described})
+    _check(preset, out, seed)
     with write_lock(out):
         finished = _finished(out, recipe)
         if finished is not None:
             log.info(f"{out} is trained already")
             return finished
-        _refuse_others(out, recipe)
+        _refuse_other_runs(out, recipe)
         tokenizer = _tokenizer(out, train_text, preset)
-        tokens = token_stream(tokenizer, train_text)
+        tokens = joined_tokens(tokenizer, train_text)
         valid = validation_windows(
-            token_stream(tokenizer, valid_text), preset.context, preset.valid_tokens
+            joined_tokens(tokenizer, valid_text), preset.context, preset.valid_tokens
         )
-        batches = Batches(tokens, preset.context, preset.batch, seed)
+        batches = TokenBatches(tokens, preset.context, preset.batch, seed)
         torch.manual_seed(seed)
         model = new_model(preset, len(tokenizer), tokenizer.bos_token_id)
-        if begin is not None:
-            _begin(model, tokenizer, begin, preset)
-        state = _run(model, batches, valid, preset, seed, teacher, out, recipe, save_every)
-        return _finish(model, state, batches, preset, seed, out, recipe)
-
-
-def _begin(model: Any, tokenizer: Any, begin: LanguageModel, preset: Preset) -> None:
-    """Take over the weights of a model that reads the same tokens and has the same shape."""
-    if tokenizer_fingerprint(tokenizer) != begin.tokenizer_fingerprint:
-        raise KnnlmError(
-            f"{begin.source} reads text as other tokens: begin with a model that was trained on "
-            "this text"
+        if initial_model is not None:
+            _copy_weights(initial_model, model, tokenizer, preset)
+        task = Task(
+            module=model,
+            optimizer=new_optimizer(model, preset),
+            loss=partial(_loss, model, batches, seed, teacher),
+            validate=partial(_validation_loss, model, valid),
         )
-    try:
-        model.load_state_dict(begin.model.state_dict())
-    except RuntimeError as error:
-        raise KnnlmError(
-            f"{begin.source} has another shape than preset {preset.name}: begin with one of it"
-        ) from error
+        state = _run(task, preset, out, recipe, batches.batch * preset.context, save_every)
+        return _finish(model, state, batches, preset, seed, out)
 
 
 def learning_rate(step: int, preset: Preset) -> float:
@@ -142,161 +136,83 @@ def new_optimizer(model: torch.nn.Module, preset: Preset) -> torch.optim.AdamW:
 
 
 def next_token_loss(model: Any, ids: torch.Tensor) -> torch.Tensor:
-    """Mean -log p of each window's targets."""
+    """Mean -log p of the targets of windows (B, T + 1)."""
     return cross_entropy(_logits(model, ids).flatten(0, 1), ids[:, 1:].flatten())
 
 
 def _logits(model: Any, ids: torch.Tensor) -> torch.Tensor:
-    found: torch.Tensor = model(input_ids=ids[:, :-1], use_cache=False).logits.float()
-    return found
+    logits: torch.Tensor = model(input_ids=ids[:, :-1], use_cache=False).logits
+    return logits.float()
 
 
-def _run(
-    model: Any,
-    batches: Batches,
-    valid: NDArray[np.int64],
-    preset: Preset,
-    seed: int,
-    teacher: Teacher | None,
-    out: Path,
-    recipe: str,
-    save_every: int | None,
-) -> Progress:
-    optimizer = new_optimizer(model, preset)
-    last, best = out / LAST, out / BEST
-    state = load_run(last, model, optimizer) or Progress(recipe, 0, math.inf, 0, [], 0.0, [])
-    per_step = batches.batch * preset.context
-    began, losses = time.monotonic() - state.seconds, list(state.losses)
-    saved = time.monotonic()
-    if state.step:
-        log.info(f"continuing after step {state.step:,} of {preset.steps:,}")
-    with ProgressBar(
-        "train", preset.steps * per_step, "tokens", start=state.step * per_step
-    ) as meter:
-        for step in range(state.step, preset.steps):
-            loss = _update(model, optimizer, batches, step, preset, seed, teacher)
-            losses.append(loss)
-            meter.advance(per_step, f"loss {loss:.3f}")
-            done = step + 1
-            if done % preset.valid_every == 0 or done == preset.steps:
-                state = _validate(model, valid, state, done, losses, best, began)
-                log.info(_line(state))
-                if done in preset.keep:
-                    save_tensors(_kept(out, done), model.state_dict(), {"step": done})
-                losses = []
-                save_run(last, model, optimizer, state)
-                saved = time.monotonic()
-            elif (save_every and done % save_every == 0) or time.monotonic() - saved > SAVE_SECONDS:
-                now = state._replace(step=done, seconds=time.monotonic() - began, losses=losses)
-                save_run(last, model, optimizer, now)
-                saved = time.monotonic()
-    return state
-
-
-def _update(
-    model: Any,
-    optimizer: torch.optim.Optimizer,
-    batches: Batches,
-    step: int,
-    preset: Preset,
-    seed: int,
-    teacher: Teacher | None,
-) -> float:
+def _loss(
+    model: Any, batches: TokenBatches, seed: int, teacher: Teacher | None, step: int
+) -> torch.Tensor:
     torch.manual_seed(seed * 1_000_003 + step)  # dropout of this step, whatever came before
-    for group in optimizer.param_groups:
-        group["lr"] = learning_rate(step, preset)
     model.train()
     ids = torch.from_numpy(batches.at(step))
     if teacher is None:
-        loss = next_token_loss(model, ids)
-    else:
-        loss = teacher.loss(_logits(model, ids), batches.places(step)[:, 1:])
-    loss.backward()
-    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    optimizer.step()
-    optimizer.zero_grad(set_to_none=True)
-    return _finite(loss.item(), step)
+        return next_token_loss(model, ids)
+    return teacher.loss(_logits(model, ids), batches.positions(step)[:, 1:])
 
 
-def _validate(
-    model: Any,
-    valid: NDArray[np.int64],
-    state: Progress,
-    step: int,
-    losses: list[float],
-    best: Path,
-    began: float,
-) -> Progress:
+def _validation_loss(model: Any, windows: NDArray[np.int64]) -> float:
     model.eval()
-    with torch.inference_mode():
-        parts = [
-            next_token_loss(model, torch.from_numpy(ids)).item() * len(ids)
-            for ids in np.array_split(valid, math.ceil(len(valid) / 16))
-        ]
-    loss = _finite(sum(parts) / len(valid), step)
-    entry = {"step": step, "valid_loss": loss, "train_loss": float(np.mean(losses))}
-    state = state._replace(
-        step=step, history=[*state.history, entry], seconds=time.monotonic() - began, losses=[]
+    sums = [
+        next_token_loss(model, torch.from_numpy(ids)).item() * len(ids)
+        for ids in np.array_split(windows, math.ceil(len(windows) / VALIDATION_BATCH))
+    ]
+    return sum(sums) / len(windows)
+
+
+def _run(
+    task: Task, preset: Preset, out: Path, recipe: str, tokens_per_step: int, save_every: int | None
+) -> TrainingState:
+    def on_validation(state: TrainingState) -> None:
+        latest, best = state.history[-1], math.exp(state.best_loss)
+        log.info(
+            f"step {state.step:,}: training perplexity {math.exp(latest['train_loss']):.1f}, "
+            f"validation {math.exp(latest['valid_loss']):.1f} (best {best:.1f})"
+        )
+        if state.step in preset.keep:
+            save_tensors(_kept(out, state.step), task.module.state_dict(), {"step": state.step})
+
+    schedule = Schedule(
+        steps=preset.steps,
+        learning_rate=lambda step: learning_rate(step, preset),
+        validate_every=preset.valid_every,
+        clip=CLIP,
+        record_losses=True,
+        save_every=save_every,
     )
-    if loss < state.best_loss:
-        state = state._replace(best_loss=loss, best_step=step)
-        save_tensors(best, model.state_dict(), {"step": step})
-    return state
+    unit = BarUnit("train", "tokens", tokens_per_step)
+    try:
+        return run_loop(task, schedule, out / RUN, recipe, unit=unit, on_validation=on_validation)
+    except Diverged as error:
+        raise KnnlmError(f"{error} (preset)") from error
 
 
 def _kept(out: Path, step: int) -> Path:
-    return out / LAST.parent / f"step-{step}.safetensors"
+    return out / RUN / f"step-{step}.safetensors"
 
 
-def _open_checkpoints(model: Any, out: Path, preset: Preset) -> None:
-    """The models kept on the way, each as a folder that opens like any other model."""
-    import transformers
-
-    tokenizer = transformers.AutoTokenizer.from_pretrained(out)
+def _check(preset: Preset, out: Path, seed: int) -> None:
+    """Refuse what cannot be done before any work."""
+    if (out / "manifest.json").is_file():
+        raise KnnlmError(f"{out} is a store: choose another --out for the model")
     for step in preset.keep:
-        weights, _ = read_tensors(_kept(out, step))
-        model.load_state_dict(weights)
-        model.save_pretrained(out / CHECKPOINTS / str(step))
-        tokenizer.save_pretrained(out / CHECKPOINTS / str(step))
+        if step % preset.valid_every or not 0 < step <= preset.steps:
+            raise UsageError(
+                f"preset {preset.name} cannot keep update {step}: keep multiples of "
+                f"{preset.valid_every}"
+            )
+    if not 0 <= seed < 1 << 32:
+        raise UsageError(f"seed {seed} is out of range: choose 0 to {(1 << 32) - 1}")
 
 
-def _finite(loss: float, step: int) -> float:
-    if not math.isfinite(loss):
-        raise KnnlmError(
-            f"the loss became {loss} at step {step}: choose a smaller learning rate (preset)"
-        )
-    return loss
-
-
-def _line(state: Progress) -> str:
-    latest = state.history[-1]
-    return (
-        f"step {state.step:,}: training perplexity {math.exp(latest['train_loss']):.1f}, "
-        f"validation {math.exp(latest['valid_loss']):.1f} (best {math.exp(state.best_loss):.1f})"
-    )
-
-
-def _tokenizer(
-    out: Path,
-    text: Source,
-    preset: Preset,
-) -> Any:
-    import transformers
-
-    if (
-        out / LAST
-    ).is_file():  # a tokenizer without a checkpoint may be half written, or another text's
-        return transformers.AutoTokenizer.from_pretrained(out)
-    began = time.monotonic()
-    tokenizer = train_tokenizer((d.text for d in text), preset.vocab_size)
-    tokenizer.save_pretrained(out)
-    log.info(f"tokenizer: {len(tokenizer):,} entries in {time.monotonic() - began:.1f} s")
-    return tokenizer
-
-
-def _refuse_others(out: Path, recipe: str) -> None:
+def _refuse_other_runs(out: Path, recipe: str) -> None:
     """Leave alone what this recipe did not begin."""
-    begun = recipe_of(out / LAST)
+    begun = recipe_of(out / RUN / LAST)
     if begun is None and (out / "config.json").exists():
         raise KnnlmError(
             f"{out} holds a model that 'knnlm train' did not write: choose another --out"
@@ -308,7 +224,36 @@ def _refuse_others(out: Path, recipe: str) -> None:
         )
 
 
-def _finished(out: Path, recipe: str) -> Trained | None:
+def _tokenizer(out: Path, text: Source, preset: Preset) -> Any:
+    """The tokenizer of the run in `out`, trained on `text` if there is no run yet."""
+    import transformers
+
+    # a tokenizer without a saved run may be half written, or another text's
+    if (out / RUN / LAST).is_file():
+        return transformers.AutoTokenizer.from_pretrained(out)
+    started = time.monotonic()
+    tokenizer = train_tokenizer((document.text for document in text), preset.vocab_size)
+    tokenizer.save_pretrained(out)
+    log.info(f"tokenizer: {len(tokenizer):,} entries in {time.monotonic() - started:.1f} s")
+    return tokenizer
+
+
+def _copy_weights(source: LanguageModel, model: Any, tokenizer: Any, preset: Preset) -> None:
+    """Take over the weights of a model that reads the same tokens and has the same shape."""
+    if tokenizer_fingerprint(tokenizer) != source.tokenizer_fingerprint:
+        raise KnnlmError(
+            f"{source.source} reads text as other tokens: begin with a model that was trained on "
+            "this text"
+        )
+    try:
+        model.load_state_dict(source.model.state_dict())
+    except RuntimeError as error:
+        raise KnnlmError(
+            f"{source.source} has another shape than preset {preset.name}: begin with one of it"
+        ) from error
+
+
+def _finished(out: Path, recipe: str) -> TrainingResult | None:
     if not (out / RECORD).is_file():
         return None
     record = read_json(out / RECORD)
@@ -316,20 +261,20 @@ def _finished(out: Path, recipe: str) -> Trained | None:
         raise KnnlmError(
             f"{out} holds a model of another text, preset or seed: choose another --out"
         )
-    return Trained(**{**record["trained"], "path": out})
+    return TrainingResult(**{**record["trained"], "path": out})
 
 
 def _finish(
-    model: Any, state: Progress, batches: Batches, preset: Preset, seed: int, out: Path, recipe: str
-) -> Trained:
-    weights, _ = read_tensors(out / BEST)
+    model: Any, state: TrainingState, batches: TokenBatches, preset: Preset, seed: int, out: Path
+) -> TrainingResult:
+    """Write the best weights and the kept ones as models, then the record."""
+    weights, _ = read_tensors(out / RUN / BEST)
     model.load_state_dict(weights)
     model.eval()
-    with no_transformers_bars():
+    with hide_transformers_progress():
         model.save_pretrained(out)
-        _open_checkpoints(model, out, preset)
-        model.load_state_dict(weights)
-    trained = Trained(
+        _write_checkpoints(model, out, preset)
+    result = TrainingResult(
         path=out,
         parameters=sum(p.numel() for p in model.parameters()),
         train_tokens=len(batches.tokens),
@@ -339,13 +284,24 @@ def _finish(
         valid_ppl=math.exp(state.best_loss),
         tokens_per_second=preset.steps * batches.batch * preset.context / max(state.seconds, 1e-9),
     )
-    fields = {k: v for k, v in trained._asdict().items() if k != "path"}
     record = {
-        "recipe": recipe,
+        "recipe": state.recipe,
         "preset": preset.settings(),
         "seed": seed,
-        "trained": fields,
+        "trained": {name: value for name, value in result._asdict().items() if name != "path"},
         "history": state.history,
     }
     write_json(out / RECORD, record)
-    return trained
+    return result
+
+
+def _write_checkpoints(model: Any, out: Path, preset: Preset) -> None:
+    """Write the weights kept on the way as folders that open like any other model."""
+    import transformers
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(out)
+    for step in preset.keep:
+        weights, _ = read_tensors(_kept(out, step))
+        model.load_state_dict(weights)
+        model.save_pretrained(out / CHECKPOINTS / str(step))
+        tokenizer.save_pretrained(out / CHECKPOINTS / str(step))

@@ -1,154 +1,94 @@
-"""A component learned from the rows of a store, stopped by the rows of a validation text.
+"""A component learned from the entries of a datastore, stopped by a validation text.
 
-    hard     loss = -log p(target)
-    mixed    loss = -log( (1-λ) p_LM(target) + λ p(target) )              the paper's interpolated loss
-    soft     loss = (1-s) · hard - s · Σ_w q(w) log p(w)                  q: what the neighbours said (soft.py)
-
-Whatever is minimised, validation looks at the best mixture with the LM, since that is what a
-component is for; it is finite also where the component alone holds a word impossible. The LM is not
-run: its states, and for the mixture its log p, are there already. Knows nothing of results."""
+Whatever loss is minimized, validation looks at the best mixture with the LM, because that is what a
+component is for; it is finite also where the component alone holds a token impossible. The LM is
+not run: its hidden states, and for the mixture its log p, are stored already."""
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 
-from knnlm.components.single import Single
-from knnlm.datastore.entries import Entries, states_of
-from knnlm.datastore.table import Column
-from knnlm.errors import KnnlmError
+from knnlm.components.base import LearnedComponent, QueryArrays
+from knnlm.datastore.entries import Entries
 from knnlm.evaluation.mixing import fit_lambda, mix
 from knnlm.files import fingerprint
-from knnlm.training.defaults import RATES
-from knnlm.training.entry_batches import Batch, RowBatches, in_memory
+from knnlm.training.defaults import LEARNING_RATES
+from knnlm.training.entry_batches import EntryBatches
 from knnlm.training.fit import FitResult, FitSettings, fit
-from knnlm.training.initial import NOISE
+from knnlm.training.initial import NOISE, LearnableModule
+from knnlm.training.objectives import CrossEntropy, Objective
 
 BATCH = 256
-DEFAULT_FIT = FitSettings(lr=RATES["embeddings"], epochs=3, looks=2, patience=3)
-
-
-class Learnable(Protocol):
-    """A torch module that is a component at every moment (substitutes.py)."""
-
-    def component(self) -> Single:
-        """As it is now."""
-        ...
-
-    def requires_grad_(self, requires_grad: bool = True) -> Any:
-        """Whether it can still be learned."""
-        ...
+DEFAULT_FIT = FitSettings(lr=LEARNING_RATES["head"], epochs=3, validations_per_epoch=2, patience=3)
 
 
 class Learned(NamedTuple):
-    """A learned component and how its learning went."""
+    """A learned component, and how its training went."""
 
-    component: Single
-    fitted: FitResult
-
-
-class Mixed(NamedTuple):
-    """Learn to be mixed: λ, and log p_LM of the stored targets."""
-
-    lam: float
-    lm: NDArray[np.floating]
-
-
-class Soft(NamedTuple):
-    """Learn from what neighbours said: its share s of the loss, the words of every row and their
-    probabilities."""
-
-    share: float
-    words: Column
-    shares: Column
+    component: LearnedComponent
+    fit: FitResult
 
 
 def learn(
-    module: Learnable,
+    module: LearnableModule,
     store: Entries,
     valid: Entries,
     out: Path,
-    how: FitSettings = DEFAULT_FIT,
+    settings: FitSettings = DEFAULT_FIT,
     *,
     seed: int = 0,
-    aim: Mixed | Soft | None = None,
+    objective: Objective | None = None,
     about: Mapping[str, Any],
 ) -> Learned:
-    """FitSettings the module to `store`, stopped by `valid`; found again in `out` if it was fitted before.
+    """Train a module on a datastore's entries; what was trained in `out` before is found again.
 
-    `about` says how the module began and what the aim was made of, so that nothing else is taken
-    for it."""
+    Args:
+        module: What is trained (initial.py).
+        store: The datastore.
+        valid: The validation text: it decides when to stop, and which weights are kept.
+        out: Folder for checkpoints and the result.
+        settings: Learning rate, epochs, patience.
+        seed: Of the order of entries.
+        objective: The loss; cross-entropy unless another is given.
+        about: How the module started and what the objective was made of, as JSON, so that nothing
+            else is taken for it.
+    """
+    objective = objective or CrossEntropy()
     keys = module.component().keys
-    columns = [store.key(key) for key in keys]
     batch = min(BATCH, store.count)
-    batches = RowBatches(columns, store.targets, batch, seed, more=_more(aim))
-    states = states_of(valid, keys)
-    of = _objective(aim)
+    columns = [store.key(key) for key in keys]
+    batches = EntryBatches(columns, store.targets, batch, seed, more=objective.columns())
+    queries = QueryArrays(valid.states(keys), valid.targets)
 
     def validate() -> float:
-        found = module.component().target_logprobs(states, valid.targets)
-        if np.isnan(found).any():
+        logs = module.component().target_logprobs(queries)
+        if np.isnan(logs).any():
             return math.nan
-        return -float(np.mean(mix(valid.lm_logprob, found, fit_lambda(valid.lm_logprob, found))))
+        return -float(np.mean(mix(valid.lm_logprob, logs, fit_lambda(valid.lm_logprob, logs))))
 
     recipe = fingerprint(
         {
             "store": store.fingerprint,
             "valid": valid.fingerprint,
             "about": dict(about),
-            "how": asdict(how),
+            "how": settings.settings(),
             "seed": seed,
             "batch": batch,
             "noise": NOISE,
-            "aim": None if aim is None else [type(aim).__name__, aim[0]],
+            "aim": objective.describe(),
         }
     )
-    fitted = fit(module, batches, lambda b: of(module.component(), b), validate, how, out, recipe)  # type: ignore[arg-type]
+    result = fit(
+        module,
+        batches,
+        lambda rows: objective.loss(module.component(), rows),
+        validate,
+        settings,
+        out,
+        recipe,
+    )
     module.requires_grad_(False)
-    return Learned(module.component(), fitted)
-
-
-def _more(aim: Mixed | Soft | None) -> dict[str, Column]:
-    """What batches must carry for a loss, after checking its numbers."""
-    if isinstance(aim, Mixed):
-        if not 0 < aim.lam < 1:
-            raise KnnlmError(
-                f"lambda {aim.lam} of the interpolated loss is out of range: choose between 0 and 1"
-            )
-        return {"lm": in_memory(np.asarray(aim.lm, np.float32))}
-    if isinstance(aim, Soft):
-        if not 0 < aim.share <= 1:
-            raise KnnlmError(
-                f"share {aim.share} of the neighbours in the loss is out of range: choose above 0 "
-                "to 1"
-            )
-        return {"words": aim.words, "shares": aim.shares}
-    return {}
-
-
-def _objective(aim: Mixed | Soft | None) -> Callable[[Single, Batch], torch.Tensor]:
-    def hard(component: Single, batch: Batch) -> torch.Tensor:
-        return component.target_losses(batch.states, batch.targets).mean()
-
-    def mixed(component: Single, batch: Batch) -> torch.Tensor:
-        assert isinstance(aim, Mixed)
-        losses = component.target_losses(batch.states, batch.targets)
-        return -torch.logaddexp(
-            batch.more["lm"] + math.log1p(-aim.lam), math.log(aim.lam) - losses
-        ).mean()
-
-    def soft(component: Single, batch: Batch) -> torch.Tensor:
-        assert isinstance(aim, Soft)
-        logs = component.logprobs(batch.states)
-        said = logs.gather(1, batch.more["words"].long())
-        of_neighbours = -(batch.more["shares"].float() * said).sum(1).mean()
-        return (1 - aim.share) * -logs.gather(
-            1, batch.targets[:, None]
-        ).mean() + aim.share * of_neighbours
-
-    return mixed if isinstance(aim, Mixed) else soft if isinstance(aim, Soft) else hard
+    return Learned(module.component(), result)

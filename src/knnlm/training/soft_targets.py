@@ -1,20 +1,22 @@
-"""What neighbours in other documents say of every stored row: soft targets to learn from.
+"""Soft targets: what neighbors in other documents vote for, for every entry of a datastore.
 
-    q(w) = Σ_{i: token_i = w} softmax(score/τ)_i          i among the k nearest rows of other documents
+    q(v) = Σ_{i: token_i = v} softmax(score/τ)_i     i: the k nearest entries of other documents
 
-Of each row the likeliest words are kept and their probabilities scaled to one; `kept` is what they
-were in sum. kNN as a teacher that has not seen the answer. A table on disk, made once, resumed
-where it stopped. Knows nothing of what learns from it."""
+kNN as a teacher that has not seen the answer. Of each entry the likeliest tokens are kept and their
+probabilities scaled to one; `kept` is what they were in sum. A table on disk, made once, resumed
+where it stopped."""
 
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch.nn.functional import pad
 
-from knnlm.components.knn import weights
+from knnlm.components.knn import log_weights
 from knnlm.datastore.entries import Entries
-from knnlm.datastore.table import ColumnType, Table, TableWriter, open_table
+from knnlm.datastore.table import ColumnType, Table, open_table
+from knnlm.datastore.table_writer import TableWriter
 from knnlm.errors import KnnlmError
 from knnlm.files import write_lock
 from knnlm.progress import ProgressBar
@@ -28,19 +30,20 @@ _ROWS = 512
 _COMMIT_ROWS = 1 << 14
 
 
-def soft_targets(
-    store: Entries,
-    key: str,
-    metric: Metric,
-    k: int,
-    tau: float,
-    out: Path,
-) -> Table:
-    """The table (columns `words`, `shares` and `kept`) for a store."""
+def soft_targets(store: Entries, key: str, metric: Metric, k: int, tau: float, out: Path) -> Table:
+    """The soft targets of a datastore's entries, in order.
+
+    Returns:
+        A table with columns `words` (token ids), `shares` and `kept`.
+
+    Raises:
+        KnnlmError: If the datastore holds a single document.
+    """
     documents = store.table.manifest["summary"]["documents"]
     if documents < 2:
         raise KnnlmError(
-            f"{store.path} holds one document, which has no neighbours elsewhere: give a store of "
+            f"{store.path} holds one document, which has no neighbors elsewhere: give a datastore "
+            "of "
             "several"
         )
     columns = {
@@ -52,12 +55,12 @@ def soft_targets(
     with (
         write_lock(out),
         TableWriter(out, KIND, columns, meta) as writer,
-        ProgressBar("neighbours elsewhere", store.count, "rows", start=writer.rows) as meter,
+        ProgressBar("soft targets", store.count, "entries", start=writer.rows) as bar,
     ):
         if not writer.manifest["complete"]:
             for _, near in neighbors_in_other_documents(store, key, k, metric, start=writer.rows):
                 writer.append(_likeliest(store, near, tau))
-                meter.advance(len(near.ids))
+                bar.advance(len(near.ids))
                 if writer.pending >= _COMMIT_ROWS:
                     writer.commit()
             writer.finish({})
@@ -65,28 +68,24 @@ def soft_targets(
 
 
 def _likeliest(store: Entries, near: Neighbors, tau: float) -> dict[str, Any]:
-    """The words that neighbours (B, K) voted for, likeliest first; where they are fewer than kept,
-    shares of zero."""
+    """The tokens that neighbors (B, K) voted for, likeliest first; fewer are filled up with
+    zeros."""
     tokens = torch.from_numpy(store.targets[near.ids].astype(np.int64))
-    votes = (
-        torch.from_numpy(weights(near.scores, tau))
-        .exp()
-        .masked_fill_(torch.from_numpy(near.ids < 0), 0)
-    )
+    votes = torch.from_numpy(log_weights(near.scores, tau)).exp()
+    votes.masked_fill_(torch.from_numpy(near.ids < 0), 0)
     words, shares, kept = [], [], []
     for start in range(0, len(tokens), _ROWS):
-        some = slice(start, start + _ROWS)
-        mass = torch.zeros(len(tokens[some]), store.vocab_size).scatter_add_(
-            1, tokens[some], votes[some]
+        block = slice(start, start + _ROWS)
+        mass = torch.zeros(len(tokens[block]), store.vocab_size)
+        best = mass.scatter_add_(1, tokens[block], votes[block]).topk(
+            min(KEPT, store.vocab_size), dim=1
         )
-        best = mass.topk(min(KEPT, store.vocab_size), dim=1)
-        pad = KEPT - best.values.shape[1]
-        kept.append(best.values.sum(1))
-        scaled = best.values / best.values.sum(1, keepdim=True).clamp_min(
-            torch.finfo(torch.float32).tiny
-        )
-        shares.append(torch.nn.functional.pad(scaled, (0, pad)))
-        words.append(torch.nn.functional.pad(best.indices, (0, pad)))
+        total = best.values.sum(1, keepdim=True)
+        missing = KEPT - best.values.shape[1]
+        scaled = best.values / total.clamp_min(torch.finfo(torch.float32).tiny)
+        kept.append(total[:, 0])
+        shares.append(pad(scaled, (0, missing)))
+        words.append(pad(best.indices, (0, missing)))
     return {
         "words": torch.cat(words).numpy().astype(np.int32),
         "shares": torch.cat(shares).numpy().astype(np.float16),

@@ -1,8 +1,7 @@
 """Which tokens an update sees: a pure function of (seed, step), so that a resumed run repeats
 itself exactly.
 
-Each epoch cuts the stream into windows at a random offset and shuffles them. Knows nothing of
-models."""
+Each epoch cuts the stream into windows at a random offset and shuffles them."""
 
 from functools import lru_cache
 
@@ -12,9 +11,15 @@ from numpy.typing import NDArray
 from knnlm.errors import KnnlmError
 
 
-class Batches:
-    """`at(step)` gives the (batch, context + 1) token ids of an update: inputs and, shifted by one,
-    targets."""
+class TokenBatches:
+    """Batches of windows over a stream of tokens.
+
+    Args:
+        tokens: The stream.
+        context: Tokens in a window, besides the one that follows it.
+        batch: Windows in an update, or all of them where the text has fewer.
+        seed: Decides offsets and order.
+    """
 
     def __init__(self, tokens: NDArray[np.int32], context: int, batch: int, seed: int) -> None:
         self.tokens, self.context, self.seed = tokens, context, seed
@@ -22,8 +27,7 @@ class Batches:
         if windows < 1:
             raise KnnlmError(
                 f"the training text has {len(tokens):,} tokens but two windows of {context} are "
-                "the least to train on: "
-                "give more text or a preset with a shorter context"
+                "the least to train on: give more text or a preset with a shorter context"
             )
         self.windows = windows
         self.batch = min(batch, windows)
@@ -31,15 +35,17 @@ class Batches:
         self._starts = lru_cache(maxsize=2)(self._starts_of_epoch)
 
     def at(self, step: int) -> NDArray[np.int64]:
-        """The batch of update `step` (from 0)."""
-        return self.tokens[self.places(step)].astype(np.int64)
+        """Token ids (batch, context + 1) of update `step` (from 0): inputs and, shifted by one,
+        targets."""
+        return self.tokens[self.positions(step)].astype(np.int64)
 
-    def places(self, step: int) -> NDArray[np.int64]:
-        """Where in the stream the tokens of that batch are."""
-        epoch, place = divmod(step, self.steps_per_epoch)
-        starts = self._starts(epoch)[place * self.batch : (place + 1) * self.batch]
-        found: NDArray[np.int64] = starts[:, None] + np.arange(self.context + 1)
-        return found
+    def positions(self, step: int) -> NDArray[np.int64]:
+        """Positions in the stream of the tokens of `at(step)`."""
+        epoch, step_of_epoch = divmod(step, self.steps_per_epoch)
+        first = step_of_epoch * self.batch
+        starts = self._starts(epoch)[first : first + self.batch]
+        positions: NDArray[np.int64] = starts[:, None] + np.arange(self.context + 1)
+        return positions
 
     def _starts_of_epoch(self, epoch: int) -> NDArray[np.int64]:
         rng = np.random.default_rng([self.seed, epoch])

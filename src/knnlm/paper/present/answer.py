@@ -13,7 +13,7 @@ from knnlm.paper.findings import OVER_CALIBRATED, Claim, Finding, Records, check
 from knnlm.paper.present import reasons, substitutes
 from knnlm.paper.present.audited import audit_parts
 from knnlm.paper.present.checks import Findings
-from knnlm.paper.present.content import Part, Section, percent
+from knnlm.paper.present.formats import percent, section
 from knnlm.paper.present.hypotheses import NEIGHBOURS, hypotheses_parts
 from knnlm.paper.present.shares import best_over_calibrated
 from knnlm.paper.present.words import numbers
@@ -23,6 +23,7 @@ from knnlm.paper.recipes.ensembling import with_one
 from knnlm.paper.rows import Learned
 from knnlm.paper.scales import Scale
 from knnlm.paper.shares import share_of_calibration, share_of_gain
+from knnlm.report.document import Block, Section
 
 Named = Mapping[str, Finding]
 NEAR, LITTLE = 0.05, 0.01
@@ -33,13 +34,13 @@ difference is next to nothing where it lies within the second."""
 def answer(found: Findings, records: Records, scale: Scale) -> list[Section]:
     """The first sections of the report."""
     named = {f.claim.name: f for f in found.all() if f.verdict != "not measured"}
-    parts: list[Part] = [
+    parts: list[Block] = [
         *_opening(records, scale),
         *_answer(named, records, scale),
         *_sizes(records, scale),
     ]
     drawn, table = reasons.figure(named), reasons.table(named)
-    three: list[Part] = []
+    three: list[Block] = []
     if drawn is not None:
         three = [
             *(reasons.paragraph(reason, named) for reason in reasons.REASONS),
@@ -48,14 +49,14 @@ def answer(found: Findings, records: Records, scale: Scale) -> list[Section]:
             drawn,
         ]
     return [
-        Section("The answer in short", parts),
-        Section("The paper's three reasons", three),
-        Section(
+        section("The answer in short", parts),
+        section("The paper's three reasons", three),
+        section(
             "What it is not: the hypotheses that the paper ruled out",
             hypotheses_parts(named, records, scale),
         ),
-        Section("What the audit of the paper's code found", audit_parts(named, scale)),
-        Section("Without looking anything up", without_search(records, scale)),
+        section("What the audit of the paper's code found", audit_parts(named, scale)),
+        section("Without looking anything up", without_search(records, scale)),
     ]
 
 
@@ -240,7 +241,7 @@ def _one_tau(records: Records, scale: Scale) -> list[str]:
     ]
 
 
-def without_search(records: Records, scale: Scale) -> list[Part]:
+def without_search(records: Records, scale: Scale) -> list[Block]:
     """What has how much of the neighbours' gain without a search."""
     knn = exactly(paper_arm(scale)).name
     theirs = next(

@@ -7,10 +7,11 @@ from typing import Literal, NamedTuple
 from knnlm.paper.claims import FIELDS
 from knnlm.paper.doubts import more_are_worse
 from knnlm.paper.findings import Finding, Verdict
-from knnlm.paper.present.content import Part, Table
+from knnlm.paper.present.formats import make_table
 from knnlm.paper.present.words import numbers
 from knnlm.paper.recipes.audit import paper_share
 from knnlm.paper.scales import Scale
+from knnlm.report.document import Block
 
 Named = Mapping[str, Finding]
 _OWN, _ONE = f"({FIELDS['tuned']})", f"({FIELDS['tau_1']})"
@@ -105,7 +106,7 @@ _SAYS = {
 }
 
 
-def audit_parts(named: Named, scale: Scale) -> list[Part]:
+def audit_parts(named: Named, scale: Scale) -> list[Block]:
     """How to read the table, and the table; nothing where nothing was measured."""
     rows = []
     for c in confounds(scale):
@@ -130,7 +131,7 @@ def audit_parts(named: Named, scale: Scale) -> list[Part]:
         "result is not seen here once that is taken away. *Pushes that way*: added here, it moves "
         "the numbers as the "
         "result has them. *Does not*: it does not explain the result.",
-        Table(columns, tuple(rows)),
+        make_table(columns, tuple(rows)),
         "F1 to F7 are explained in docs/reproduce.md, “The paper's code”; F3 is about units and "
         "changes no direction.",
     ]

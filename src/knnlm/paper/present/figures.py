@@ -11,13 +11,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
 from knnlm.paper.findings import Records
-from knnlm.paper.present.content import Figure
 from knnlm.paper.present.tables import setting
 from knnlm.paper.recipes.baselines import paper_arm
 from knnlm.paper.recipes.recompute import four
 from knnlm.paper.rows import Arm, Counts, Unmasked, Words
 from knnlm.paper.scales import Scale
 from knnlm.paper.word_types import trend
+from knnlm.report.document import Figure
 from knnlm.report.svg import DASHES, INK, MARKERS, SERIES, drawing
 
 SIZE = (6.2, 3.9)

@@ -17,13 +17,14 @@ from typing import Any, Literal, NamedTuple
 
 from knnlm.paper.findings import OVER, OVER_CALIBRATED, Finding, Records
 from knnlm.paper.place_findings import MARGIN, STOLEN
-from knnlm.paper.present.content import Part, Table, percent
+from knnlm.paper.present.formats import make_table, percent
 from knnlm.paper.present.words import numbers
 from knnlm.paper.recipes import ruled_out
 from knnlm.paper.recipes.ruled_out import by_choice, by_distance
 from knnlm.paper.recipes.substitutes import STATES
 from knnlm.paper.rows import Listed
 from knnlm.paper.scales import Scale
+from knnlm.report.document import Block
 
 Named = Mapping[str, Finding]
 Decided = Literal["by itself", "against", "for"]
@@ -188,7 +189,7 @@ def _best_of(
     return Hypothesis(says, shown, decided, claims)
 
 
-def hypotheses_parts(named: Named, records: Records, scale: Scale) -> list[Part]:
+def hypotheses_parts(named: Named, records: Records, scale: Scale) -> list[Block]:
     """How to read the table, and the table; nothing where none of it was measured."""
     found = {**named, **_stolen(named, scale)}
     every = hypotheses(records, scale)
@@ -204,7 +205,7 @@ def hypotheses_parts(named: Named, records: Records, scale: Scale) -> list[Part]
         rows.append((h.says, first, second, h.tested, *effects))
     return [
         _reading(named),
-        Table(
+        make_table(
             (
                 "hypothesis",
                 "verdict over the LM",

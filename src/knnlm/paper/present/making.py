@@ -4,9 +4,10 @@ not here yet."""
 from typing import Any, NamedTuple
 
 from knnlm.paper.findings import Records
-from knnlm.paper.present.content import Part, Table
+from knnlm.paper.present.formats import make_table
 from knnlm.paper.recipes import recipes
 from knnlm.paper.scales import Scale
+from knnlm.report.document import Block, Table
 
 
 class _Time(NamedTuple):
@@ -19,7 +20,7 @@ class _Time(NamedTuple):
     training: float
 
 
-def making(records: Records, scale: Scale) -> list[Part]:
+def making(records: Records, scale: Scale) -> list[Block]:
     """Where, with what and in which time; what is missing; the command for all of it."""
     made = [r["provenance"] for r in records.values()]
     commits = sorted({m["commit"] or "an installed package" for m in made})
@@ -72,7 +73,7 @@ def times(records: Records, scale: Scale) -> Table:
             sum(t.training for t in lines),
         )
     )
-    return Table(
+    return make_table(
         ("recipe", "rows", "minutes", "LMs trained", "minutes", "in all"),
         tuple(
             (

@@ -3,7 +3,6 @@
 import numpy as np
 
 from knnlm.paper.findings import Records
-from knnlm.paper.present.content import Figure
 from knnlm.paper.present.figures import Line, plot
 from knnlm.paper.present.substitutes import seeds_of
 from knnlm.paper.recipes.baselines import exactly, paper_arm
@@ -11,6 +10,7 @@ from knnlm.paper.recipes.clusters import pressed
 from knnlm.paper.recipes.substitutes import STATES
 from knnlm.paper.rows import Unmasked
 from knnlm.paper.scales import Scale
+from knnlm.report.document import Figure
 
 
 def pressed_figure(records: Records, scale: Scale) -> Figure | None:

@@ -11,8 +11,9 @@ from matplotlib.figure import Figure as Canvas
 
 from knnlm.paper.claims import FIELDS
 from knnlm.paper.findings import OVER_CALIBRATED, Finding
-from knnlm.paper.present.content import Figure, Table, percent
+from knnlm.paper.present.formats import make_table, percent
 from knnlm.paper.present.words import numbers, outcome, reading
+from knnlm.report.document import Figure, Table
 from knnlm.report.svg import INK, MARKERS, SERIES, drawing
 
 Named = Mapping[str, Finding]
@@ -146,7 +147,7 @@ def table(named: Named) -> Table:
             rows.append(
                 (line.shown, "" if line.paper is None else percent(line.paper), *ours, line.reading)
             )
-    return Table(
+    return make_table(
         ("effect of", "paper", *(f"here, {at}" for at in SETTINGS[:2]), SETTINGS[2], "reading"),
         tuple(rows),
     )

@@ -6,12 +6,13 @@ import math
 from matplotlib.figure import Figure as Canvas
 
 from knnlm.paper.findings import Claim, Records, Term, better, check, gain
-from knnlm.paper.present.content import Figure, Table, interval, number, percent
 from knnlm.paper.present.figures import Line, series
+from knnlm.paper.present.formats import interval, make_table, number, percent
 from knnlm.paper.recipes.regimes import arms
 from knnlm.paper.rows import Learned
 from knnlm.paper.scales import Scale
 from knnlm.paper.shares import Effect, share_of_gain
+from knnlm.report.document import Figure, Table
 from knnlm.report.svg import INK, drawing
 
 SHARE = "share that a learned head has"
@@ -74,7 +75,7 @@ def table(records: Records, scale: Scale) -> Table:
                 ),
             )
         )
-    return Table(("LM", "update", "training PPL", "validation PPL", *EFFECTS), tuple(rows))
+    return make_table(("LM", "update", "training PPL", "validation PPL", *EFFECTS), tuple(rows))
 
 
 def progress(records: Records, scale: Scale) -> Figure | None:

@@ -1,6 +1,7 @@
 """A results folder → RESULTS.md, results.html and figures/: which section holds what, in which
 order."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,15 +11,16 @@ from knnlm.paper.findings import Finding, Records
 from knnlm.paper.present import sections, tables, words
 from knnlm.paper.present.answer import answer
 from knnlm.paper.present.checks import all_findings, measured
-from knnlm.paper.present.content import Figure, Part, Section, Table
+from knnlm.paper.present.formats import section
 from knnlm.paper.present.making import making
-from knnlm.paper.present.markdown import body, markdown
-from knnlm.paper.present.page import page
 from knnlm.paper.recipes.baselines import paper_arm
 from knnlm.paper.runner import check_scale, with_known_models
 from knnlm.paper.scales import Scale
+from knnlm.report import html, markdown
+from knnlm.report.document import Block, Document, Figure, Paragraph, Section, Table
 
 MARKDOWN, PAGE, FIGURES = "RESULTS.md", "results.html", "figures"
+_GENERATED = "Generated from the records by `knnlm reproduce`; edit nothing here."
 _EFFECT = (
     "An effect is a relative difference of test perplexity per word, as the paper's are: the share "
     "by which the worse "
@@ -67,20 +69,25 @@ def write_report(folder: Path, scale: Scale) -> Report:
 
 def render(records: Records, scale: Scale) -> dict[str, str]:
     """The text of every file of a report, by name."""
-    found = content(records, scale)
+    document = Document(
+        f"Why do nearest-neighbour language models work? Scale {scale.name}",
+        tuple(content(records, scale)),
+        introduction=(Paragraph(_GENERATED),),
+    )
     drawn = {
-        f"{FIGURES}/{p.name}.svg": p.svg for s in found for p in s.parts if isinstance(p, Figure)
+        f"{FIGURES}/{block.name}.svg": block.svg
+        for section in document.sections
+        for block in section.blocks
+        if isinstance(block, Figure)
     }
-    title = f"Why do nearest-neighbour language models work? Scale {scale.name}"
-    return {MARKDOWN: markdown(title, found, FIGURES), PAGE: page(title, found), **drawn}
+    return {MARKDOWN: markdown.render(document, FIGURES), PAGE: html.render(document), **drawn}
 
 
 def readme(folder: Path, scale: Scale, figures: str) -> str:
     """The answer alone, as Markdown for a README that links figures from the folder `figures`."""
     records = load_records(folder)
-    return body(
-        [s for s in answer(all_findings(records, scale), records, scale) if s.parts], figures, "###"
-    )
+    sections = answer(all_findings(records, scale), records, scale)
+    return markdown.render_sections([s for s in sections if s.blocks], figures, "###")
 
 
 def content(records: Records, scale: Scale) -> list[Section]:
@@ -88,38 +95,37 @@ def content(records: Records, scale: Scale) -> list[Section]:
     found = all_findings(records, scale)
     every = [
         *answer(found, records, scale),
-        Section("What was run", _setup(records, scale)),
-        Section("How to read it", [_EFFECT]),
-        Section(
+        section("What was run", _setup(records, scale)),
+        section("How to read it", [_EFFECT]),
+        section(
             "The paper's claims",
             [words.counts(found.paper), tables.findings_table(measured(found.paper))],
         ),
-        Section("Table 1: which state, which similarity", sections.baselines_part(records, scale)),
-        Section(
+        section("Table 1: which state, which similarity", sections.baselines_part(records, scale)),
+        section(
             "Table 3: approximate or exact, mask and score",
             [tables.recompute_table(records, scale)],
         ),
-        Section("How large the store is", sections.sizes_part(records, scale)),
-        Section("How peaky", sections.peaky_part(records, scale)),
-        Section("Base LMs of other sizes", [tables.models_table(records, scale)]),
-        Section("Which words gain from approximation", sections.words_part(records, scale)),
-        Section("When each reason holds", sections.regimes_part(records, scale)),
-        Section("What a sceptic asks", sections.sceptic_part(records, scale, found)),
-        Section(
+        section("How large the store is", sections.sizes_part(records, scale)),
+        section("How peaky", sections.peaky_part(records, scale)),
+        section("Base LMs of other sizes", [tables.models_table(records, scale)]),
+        section("Which words gain from approximation", sections.words_part(records, scale)),
+        section("When each reason holds", sections.regimes_part(records, scale)),
+        section("What a sceptic asks", sections.sceptic_part(records, scale, found)),
+        section(
             "The audit: confounds in the paper's code", sections.audit_part(records, scale, found)
         ),
         *sections.substitutes_sections(records, scale, found),
         *sections.ruled_out_sections(records, scale, found),
-        Section("How it was made", making(records, scale)),
+        section("How it was made", making(records, scale)),
     ]
-    return [
-        s._replace(parts=kept) for s in every if (kept := [p for p in s.parts if not _empty(p)])
-    ]
+    shown = [replace(s, blocks=tuple(b for b in s.blocks if not _empty(b))) for s in every]
+    return [s for s in shown if s.blocks]
 
 
-def _setup(records: Records, scale: Scale) -> list[Part]:
+def _setup(records: Records, scale: Scale) -> list[Block]:
     main = records.get(paper_arm(scale).name)
-    parts: list[Part] = []
+    parts: list[Block] = []
     if main is not None:
         r, shape = main["results"], scale.shape(paper_arm(scale).lm)
         portions = scale.portions
@@ -149,8 +155,8 @@ def _setup(records: Records, scale: Scale) -> list[Part]:
     return [*parts, tables.lms_table(records)]
 
 
-def _empty(part: Part) -> bool:
-    return isinstance(part, Table) and not part.rows
+def _empty(block: Block) -> bool:
+    return isinstance(block, Table) and not block.rows
 
 
 def _fields(f: Finding) -> dict[str, Any]:

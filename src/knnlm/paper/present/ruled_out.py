@@ -9,12 +9,13 @@ from matplotlib.figure import Figure as Canvas
 from knnlm.paper.expected import published
 from knnlm.paper.findings import Records
 from knnlm.paper.place_findings import PLACES, QUANTITIES
-from knnlm.paper.present.content import Figure, Table, number, percent
 from knnlm.paper.present.figures import Line, plot, series
+from knnlm.paper.present.formats import make_table, number, percent
 from knnlm.paper.present.tables import changes
 from knnlm.paper.recipes import ensembling, ruled_out
 from knnlm.paper.rows import Ensemble, Listed
 from knnlm.paper.scales import Scale
+from knnlm.report.document import Figure, Table
 from knnlm.report.formats import signed
 from knnlm.report.svg import INK, drawing
 
@@ -52,7 +53,7 @@ def listed_table(records: Records, rows: Sequence[Any]) -> Table:
         "over the calibrated LM",
         "vs calibrated",
     )
-    return Table(
+    return make_table(
         columns,
         tuple(cells),
         "No τ: the list has no share. τ = ∞: every word of the list counts the same.",
@@ -131,7 +132,7 @@ def ensembles_table(records: Records, rows: Sequence[Any], label: str = "") -> T
         "oracle",
         "helping",
     )
-    return Table(
+    return make_table(
         columns,
         tuple(cells),
         "Weights: of the main LM first, then in order. Oracle and helping: of pairs.",
@@ -244,7 +245,7 @@ def location_table(records: Records, scale: Scale) -> Table:
         "behind a document's "
         "first window."
     )
-    return Table(("of", "tokens", "correlation", "95 %"), tuple(cells), note)
+    return make_table(("of", "tokens", "correlation", "95 %"), tuple(cells), note)
 
 
 def _cut(scale: Scale) -> str:
@@ -270,7 +271,7 @@ def reach_table(records: Records, scale: Scale) -> Table:
                     f"{r['programmes']:,}",
                 )
             )
-    return Table(
+    return make_table(
         (
             "LM",
             "width",

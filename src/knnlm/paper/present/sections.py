@@ -8,7 +8,7 @@ from knnlm.paper.findings import Records
 from knnlm.paper.present import figures, regimes, shares, substitutes, tables, words
 from knnlm.paper.present import ruled_out as present
 from knnlm.paper.present.checks import Findings, measured
-from knnlm.paper.present.content import Part, Section
+from knnlm.paper.present.formats import section
 from knnlm.paper.present.pressed import pressed_figure
 from knnlm.paper.recipes import ensembling, ruled_out, sceptic
 from knnlm.paper.recipes import words as words_recipe
@@ -16,6 +16,7 @@ from knnlm.paper.recipes.audit import precision, sign, zeros
 from knnlm.paper.recipes.baselines import exactly, paper_arm
 from knnlm.paper.rows import Counts, Evaluate, Recipe, Unmasked, Words
 from knnlm.paper.scales import Scale
+from knnlm.report.document import Block, Section
 
 _UNITS = (
     "τ has the unit of the scores, so τ = 1 means another peakiness for every LM, layer and width. "
@@ -37,32 +38,32 @@ def substitutes_sections(records: Records, scale: Scale, found: Findings) -> lis
     curve = [f for f in (substitutes.capacity_figure(records, scale),) if f is not None]
     clusters = [f for f in (pressed_figure(records, scale),) if f is not None]
     return [
-        Section(
+        section(
             "Without a search: the paper's claims about substitutes",
             [words.counts(found.learned), tables.findings_table(measured(found.learned)), *drawn]
             if measured(found.learned)
             else [],
         ),
-        Section("Table 2: a second softmax", [substitutes.heads_table(records, scale)]),
-        Section(
+        section("Table 2: a second softmax", [substitutes.heads_table(records, scale)]),
+        section(
             "More embeddings for each word", [*curve, substitutes.capacity_table(records, scale)]
         ),
-        Section(
+        section(
             "Embeddings for the words that need them", [substitutes.adaptive_table(records, scale)]
         ),
-        Section("Mixtures of softmaxes", [substitutes.softmaxes_table(records, scale)]),
-        Section(
+        section("Mixtures of softmaxes", [substitutes.softmaxes_table(records, scale)]),
+        section(
             "Clusters, and learning to be mixed",
             [*clusters, substitutes.others_table(records, scale)],
         ),
-        Section(
+        section(
             "The best without a search",
             [
                 substitutes.beyond_table(records, scale),
                 tables.findings_table(measured(found.beyond)),
             ],
         ),
-        Section("Learning rates", [substitutes.rates_table(records)]),
+        section("Learning rates", [substitutes.rates_table(records)]),
     ]
 
 
@@ -71,11 +72,11 @@ def ruled_out_sections(records: Records, scale: Scale, found: Findings) -> list[
     drawn = [f for f in (present.ensembles_figure(records, scale),) if f is not None]
     placed = [f for f in (present.location_figure(records, scale),) if f is not None]
     return [
-        Section(
+        section(
             "Hypotheses that the paper ruled out",
             [tables.findings_table(measured(found.ruled_out))],
         ),
-        Section(
+        section(
             "Another metric, or a sparse list of words",
             [
                 present.listed_table(
@@ -83,9 +84,9 @@ def ruled_out_sections(records: Records, scale: Scale, found: Findings) -> list[
                 )
             ],
         ),
-        Section("The place in the text", [*placed, present.location_table(records, scale)]),
-        Section("Words that cannot be chosen", [present.reach_table(records, scale)]),
-        Section(
+        section("The place in the text", [*placed, present.location_table(records, scale)]),
+        section("Words that cannot be chosen", [present.reach_table(records, scale)]),
+        section(
             "Several LMs",
             [
                 *drawn,
@@ -94,14 +95,14 @@ def ruled_out_sections(records: Records, scale: Scale, found: Findings) -> list[
                 ),
             ],
         ),
-        Section(
+        section(
             "An LM that memorises",
             [present.ensembles_table(records, ensembling.memorised(scale).rows, "tab:overfit")],
         ),
-        Section(
+        section(
             "Soft labels", [present.ensembles_table(records, ensembling.soft_labels(scale).rows)]
         ),
-        Section(
+        section(
             "Two reasons at once",
             [
                 substitutes.table(
@@ -112,32 +113,32 @@ def ruled_out_sections(records: Records, scale: Scale, found: Findings) -> list[
     ]
 
 
-def baselines_part(records: Records, scale: Scale) -> list[Part]:
+def baselines_part(records: Records, scale: Scale) -> list[Block]:
     """Table 1 at each of the three temperatures."""
-    found: list[Part] = []
+    found: list[Block] = []
     for field, at in FIELDS.items():
         table = tables.baselines_table(records, scale, field)
         found += [f"With {at}:", table] if table.rows else []
     return found
 
 
-def sizes_part(records: Records, scale: Scale) -> list[Part]:
+def sizes_part(records: Records, scale: Scale) -> list[Block]:
     """How large the store is."""
-    drawn: list[Part] = [figures.sizes(records, scale, field) for field in ("shared", "tuned")]
+    drawn: list[Block] = [figures.sizes(records, scale, field) for field in ("shared", "tuned")]
     table = tables.sizes_table(records, scale)
     return [*drawn, _PROBED, table] if table.rows else drawn
 
 
-def peaky_part(records: Records, scale: Scale) -> list[Part]:
+def peaky_part(records: Records, scale: Scale) -> list[Block]:
     """Perplexity against τ."""
-    drawn: list[Part] = [
+    drawn: list[Block] = [
         figures.temperatures(records, scale, fraction) for fraction in (scale.small, 1.0)
     ]
     table = tables.temperatures_table(records, scale)
     return [*drawn, _UNITS, table] if table.rows else []
 
 
-def words_part(records: Records, scale: Scale) -> list[Part]:
+def words_part(records: Records, scale: Scale) -> list[Block]:
     """Appendix D."""
     (row,) = words_recipe.recipe(scale).rows
     assert isinstance(row, Words)
@@ -147,13 +148,13 @@ def words_part(records: Records, scale: Scale) -> list[Part]:
     return [f for f in drawn if f is not None]
 
 
-def regimes_part(records: Records, scale: Scale) -> list[Part]:
+def regimes_part(records: Records, scale: Scale) -> list[Block]:
     """When each reason holds."""
     drawn = (regimes.progress(records, scale), regimes.width(records, scale))
     return [*(f for f in drawn if f is not None), regimes.table(records, scale)]
 
 
-def sceptic_part(records: Records, scale: Scale, found: Findings) -> list[Part]:
+def sceptic_part(records: Records, scale: Scale, found: Findings) -> list[Block]:
     """How many neighbours, which approximation, fewer dimensions."""
     rows = [r for r in sceptic.neighbours(scale).rows if isinstance(r, Counts)]
     whole = [r for r in sceptic.unmasked(scale).rows if isinstance(r, Unmasked)]
@@ -173,7 +174,7 @@ def sceptic_part(records: Records, scale: Scale, found: Findings) -> list[Part]:
     ]
 
 
-def audit_part(records: Records, scale: Scale, found: Findings) -> list[Part]:
+def audit_part(records: Records, scale: Scale, found: Findings) -> list[Block]:
     """Confounds, one by one."""
     return [
         "F7: which of the paper's conclusions, drawn at one τ for all, survive when every arm has "

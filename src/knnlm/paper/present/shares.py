@@ -8,12 +8,12 @@ import numpy as np
 from matplotlib.figure import Figure as Canvas
 
 from knnlm.paper.findings import Records, with_seed
-from knnlm.paper.present.content import Figure
 from knnlm.paper.present.substitutes import ComponentSpec, seeds_of, words
 from knnlm.paper.recipes.baselines import exactly, paper_arm
 from knnlm.paper.rows import Arm, Combined, Learned
 from knnlm.paper.scales import Scale
 from knnlm.paper.shares import Effect, share_of_calibration, share_of_gain
+from knnlm.report.document import Figure
 from knnlm.report.svg import INK, MARKERS, SERIES, drawing
 
 ITSELF = "exact search itself"

@@ -13,8 +13,8 @@ import numpy as np
 from knnlm.paper.expected import Published, published
 from knnlm.paper.findings import OVER, Records, with_seed
 from knnlm.paper.learned_claims import describe
-from knnlm.paper.present.content import Figure, Table, number, percent
 from knnlm.paper.present.figures import Line, plot
+from knnlm.paper.present.formats import make_row, make_table, number, percent
 from knnlm.paper.present.tables import changes
 from knnlm.paper.recipes import beyond, capacity, clusters, interpolated, softmaxes
 from knnlm.paper.recipes.adaptive import SIZINGS
@@ -23,6 +23,7 @@ from knnlm.paper.recipes.substitutes import STATES, both
 from knnlm.paper.rows import Arm, Combined, Learned
 from knnlm.paper.scales import Scale
 from knnlm.paper.shares import Effect, share_of_calibration, share_of_gain
+from knnlm.report.document import Figure, Table
 from knnlm.similarity import METRICS
 from knnlm.training.initial import NOISE
 
@@ -91,7 +92,7 @@ def table(
         )
         for r in theirs
     ]
-    return Table(COLUMNS, (*cells, *printed) if cells else (), NOTE)
+    return make_table(COLUMNS, (*cells, *printed) if cells else (), NOTE)
 
 
 def _their_words(row: Published) -> str:
@@ -210,14 +211,14 @@ def heads_table(records: Records, scale: Scale) -> Table:
     rows: list[ComponentSpec] = [Learned(state=s, metric=m) for s in STATES for m in METRICS[::-1]]
     rows += [both(), Combined((Learned(),), (exactly(paper_arm(scale)),))]
     found = table(records, scale, rows, published()["tab:input_representation"])
-    place = sum(not cells[0].startswith("paper") for cells in found.rows)
+    place = sum(not row[0].text.startswith("paper") for row in found.rows)
     arms = [replace(exactly(paper_arm(scale)), state=s) for s in STATES]
     ours = (
-        [line for arm in arms if (line := _neighbours(records, scale, arm)) is not None]
+        [make_row(line) for arm in arms if (line := _neighbours(records, scale, arm)) is not None]
         if found.rows
         else []
     )
-    return found._replace(rows=(*found.rows[:place], *ours, *found.rows[place:]))
+    return replace(found, rows=(*found.rows[:place], *ours, *found.rows[place:]))
 
 
 def _neighbours(records: Records, scale: Scale, arm: Arm) -> tuple[str, ...] | None:
@@ -297,7 +298,7 @@ def rates_table(records: Records) -> Table:
             )
             losses = "; ".join(f"{rate}: {_loss(loss)}" for rate, loss in learned["rates"].items())
             found[name] = (name, losses, f"{learned['rate']:g}")
-    return Table(
+    return make_table(
         ("family", "validation loss of the mixture at each rate", "rate used"),
         tuple(found[name] for name in sorted(found)),
     )

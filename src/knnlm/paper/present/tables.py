@@ -11,11 +11,12 @@ import numpy as np
 from knnlm.paper.claims import FIELDS
 from knnlm.paper.expected import published
 from knnlm.paper.findings import Finding, Records
-from knnlm.paper.present.content import Table, effect, number, percent
+from knnlm.paper.present.formats import effect, make_row, make_table, number, percent
 from knnlm.paper.present.words import numbers, outcome, reading
 from knnlm.paper.recipes import audit, baselines, models, recompute
 from knnlm.paper.rows import Arm, Counts, Evaluate, Temperatures, Unmasked
 from knnlm.paper.scales import Scale
+from knnlm.report.document import Table
 
 PAIRS = {
     "faiss": "FAISS",
@@ -55,7 +56,9 @@ def findings_table(found: Iterable[Finding]) -> Table:
                 f.claim.where,
             )
         )
-    return Table(("claim", "verdict", "effect", "95 %", "each seed", "paper", "where"), tuple(rows))
+    return make_table(
+        ("claim", "verdict", "effect", "95 %", "each seed", "paper", "where"), tuple(rows)
+    )
 
 
 def survival_table(found: Iterable[Finding]) -> Table:
@@ -70,7 +73,7 @@ def survival_table(found: Iterable[Finding]) -> Table:
         if mark and each[2] is not None:
             said = reading(by_name[name].verdict, each[2].verdict)
             rows.append((conclusion, *("" if f is None else numbers(f) for f in each), said))
-    return Table(("conclusion", *FIELDS.values(), "reading"), tuple(rows))
+    return make_table(("conclusion", *FIELDS.values(), "reading"), tuple(rows))
 
 
 def baselines_table(records: Records, scale: Scale, field: str) -> Table:
@@ -128,7 +131,7 @@ def baselines_table(records: Records, scale: Scale, field: str) -> Table:
         "overlap",
         "helping",
     )
-    return Table(
+    return make_table(
         columns, tuple(rows), f"The paper's base LM: {published()[label][0].base:g}, per word."
     )
 
@@ -153,7 +156,7 @@ def recompute_table(records: Records, scale: Scale) -> Table:
         )
         for row in published()[label]
     )
-    return table._replace(rows=table.rows + theirs) if table.rows else table
+    return replace(table, rows=(*table.rows, *map(make_row, theirs))) if table.rows else table
 
 
 def arms_table(records: Records, arms: Sequence[tuple[str, Arm]]) -> Table:
@@ -197,7 +200,7 @@ def arms_table(records: Records, arms: Sequence[tuple[str, Arm]]) -> Table:
         "coverage",
         "oracle",
     )
-    return Table(columns, tuple(rows))
+    return make_table(columns, tuple(rows))
 
 
 def sizes_table(records: Records, scale: Scale) -> Table:
@@ -245,7 +248,7 @@ def temperatures_table(records: Records, scale: Scale) -> Table:
         "interp. at best τ",
         "best τ of the paper's code",
     )
-    return Table(columns, tuple(rows))
+    return make_table(columns, tuple(rows))
 
 
 def changes(r: Any, ppl: float | None) -> tuple[str, str]:
@@ -289,7 +292,7 @@ def models_table(records: Records, scale: Scale) -> Table:
                 "",
             )
         )
-    return Table(
+    return make_table(
         ("row", "parameters", "base LM", "kNN-LM", "gain", "vs base", "vs calibrated"), tuple(rows)
     )
 
@@ -327,7 +330,9 @@ def counts_table(records: Records, rows: Sequence[Counts], whole: Sequence[Unmas
                     f"{tuned['lambda']:.3f}",
                 )
             )
-    return Table(("row", "coverage", "interp. at τ = 1", "interp. tuned", "τ", "λ"), tuple(cells))
+    return make_table(
+        ("row", "coverage", "interp. at τ = 1", "interp. tuned", "τ", "λ"), tuple(cells)
+    )
 
 
 def norm_arms(scale: Scale) -> list[tuple[str, Arm]]:
@@ -377,7 +382,7 @@ def units_table(records: Records, scale: Scale) -> Table:
         "interp. per word",
         "vs base per word",
     )
-    return Table(columns, tuple(rows))
+    return make_table(columns, tuple(rows))
 
 
 def lms_table(records: Records) -> Table:
@@ -428,7 +433,7 @@ def lms_table(records: Records) -> Table:
         "its T",
         "its unigram share",
     )
-    return Table(columns, tuple(rows))
+    return make_table(columns, tuple(rows))
 
 
 def _overlap(at: Any, reference: Any, tokens: int) -> str:

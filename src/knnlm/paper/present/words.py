@@ -4,7 +4,7 @@ for one outcome."""
 from collections.abc import Sequence
 
 from knnlm.paper.findings import Finding
-from knnlm.paper.present.content import effect
+from knnlm.paper.present.formats import effect
 
 BEYOND = "beyond"
 

@@ -1,0 +1,189 @@
+"""What a user leaves open, decided: the model, the index and the settings that a datastore has."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from knnlm.components.stored import KNN_NAME, component_record
+from knnlm.datastore.entries import Entries
+from knnlm.errors import KnnlmError, UsageError
+from knnlm.evaluation.settings import TunedSettings, choose_settings
+from knnlm.hidden_states import KEYS
+from knnlm.models.load import LanguageModel, load_model
+from knnlm.progress import log
+from knnlm.search.index import index_manifest, list_indexes
+from knnlm.search.retrieval import EXACT, Retrieval, Score, check_index
+from knnlm.similarity import checked_metric
+from knnlm.training.defaults import default_size
+from knnlm.training.initial import ComponentSpec, checked_kind
+
+
+def model_of(
+    entries: Entries, model: str | Path | LanguageModel | None, device: str | None
+) -> LanguageModel:
+    """The model given, or the one that the datastore was built with, in the same precision.
+
+    Raises:
+        KnnlmError: If it cannot be opened, or is another model than the datastore's.
+    """
+    if isinstance(model, LanguageModel):
+        lm = model
+    else:
+        precision = str(entries.meta["model"]["precision"])
+        source = entries.model_source if model is None else model
+        try:
+            lm = load_model(source, device=device, precision=precision, adapter=entries.adapter)
+        except KnnlmError as error:
+            if model is not None or not Path(source).is_absolute() or Path(source).exists():
+                raise
+            raise KnnlmError(
+                f"the model of {entries.path} is not where it was: say where with `model` ({error})"
+            ) from error
+    entries.require_model(lm)
+    return lm
+
+
+def index_of(entries: Entries, key: str, metric: str) -> str | None:
+    """The datastore's only index for this key and metric; None, exact search, if there is none.
+
+    Raises:
+        UsageError: If there are several.
+    """
+    fitting = [name for name in list_indexes(entries) if name.startswith(f"{key}-{metric}-")]
+    if len(fitting) > 1:
+        raise UsageError(
+            f"{entries.path} has several indexes of {key} and {metric}: name one with `index`: "
+            f"{', '.join(fitting)}"
+        )
+    if not fitting:
+        log.info(f"{entries.path} has no index of {key} and {metric}: searching exactly")
+        return None
+    return fitting[0]
+
+
+def retrieval_wishes(
+    entries: Entries,
+    *,
+    key: str | None,
+    metric: str | None,
+    index: str | None,
+    exact: bool,
+    score: Score | None,
+) -> dict[str, Any]:
+    """The fields of a retrieval that were asked for, after checking that they exist."""
+    if index is not None and exact:
+        raise UsageError("`index` and `exact` exclude each other: give one of them")
+    if index == EXACT:
+        index, exact = None, True
+    wishes: dict[str, Any] = {}
+    if key is not None:
+        entries.key(key)
+        wishes["key"] = key
+    if metric is not None:
+        wishes["metric"] = checked_metric(metric)
+    if index is not None:
+        index_manifest(entries, index)
+        wishes["index"] = index
+    if exact:
+        wishes |= {"index": None, "score": "exact"}
+    elif score is not None:
+        wishes["score"] = Retrieval(index="any", score=score).score  # refuses an unknown one
+    return wishes
+
+
+def retrieval_of(entries: Entries, wishes: dict[str, Any], **fields: Any) -> Retrieval:
+    """A retrieval with what was asked for; the rest is the datastore's first key, L2, its index."""
+    key = wishes.get("key", entries.keys[0])
+    metric = wishes.get("metric", "l2")
+    index = wishes["index"] if "index" in wishes else index_of(entries, key, metric)
+    chosen = {"score": "index", **wishes, "key": key, "metric": metric, "index": index}
+    retrieval = Retrieval(**{**chosen, **fields})
+    entries.key(retrieval.key)
+    check_index(entries, retrieval)
+    return retrieval
+
+
+def settings_of(
+    entries: Entries,
+    component: str,
+    wishes: dict[str, Any],
+    *,
+    k: int | None,
+    lam: float | None,
+    temperature: float | None,
+) -> TunedSettings:
+    """The tuned settings of a component with what was given instead of them.
+
+    Both λ and τ do without tuning.
+
+    Raises:
+        KnnlmError: If the component is not tuned and λ or τ is not given.
+    """
+    if component != KNN_NAME:
+        component_record(entries, component)
+    tuned = choose_settings(entries, component, **wishes)
+    if tuned is None:
+        if lam is None or temperature is None:
+            raise _not_tuned(entries, component, wishes)
+        retrieval = retrieval_of(entries, wishes) if component == KNN_NAME else None
+        tuned = TunedSettings(
+            component=component, retrieval=retrieval, lam=lam, temperature=temperature
+        )
+    if k is not None and tuned.retrieval is not None:
+        tuned = replace(tuned, retrieval=replace(tuned.retrieval, k=k))
+    if lam is not None:
+        tuned = replace(tuned, lam=lam)
+    if temperature is not None:  # another τ keeps the unit it is measured in
+        unit = tuned.temperature / tuned.temperature_units
+        tuned = replace(tuned, temperature=temperature, temperature_units=temperature / unit)
+    if tuned.retrieval is not None:
+        entries.key(tuned.retrieval.key)
+        check_index(entries, tuned.retrieval)
+    return tuned
+
+
+def component_spec(
+    entries: Entries, kind: str, key: str | None, size: int | None, metric: str | None
+) -> ComponentSpec:
+    """Which component to learn from a datastore, with the size and metric that its kind usually
+    has."""
+    chosen = checked_kind(kind)
+    if chosen in ("mlp", "mixture-of-softmaxes") and metric not in (None, "ip"):
+        raise UsageError(f"a {chosen} component scores by inner product: leave out `metric`")
+    if chosen == "mlp":
+        if key is not None:
+            raise UsageError("an mlp component reads att and ffn: leave out `key`")
+        if not set(KEYS) <= set(entries.keys):
+            raise KnnlmError(
+                f"an mlp component reads att and ffn, and {entries.path} holds only "
+                f"{' and '.join(entries.keys)}: build it with both `keys`"
+            )
+    width = entries.key(entries.keys[0]).type.width
+    usual = default_size(chosen, entries.count, entries.vocab_size, width)
+    return ComponentSpec(
+        kind=chosen,
+        keys=tuple(KEYS) if chosen == "mlp" else (key or entries.keys[0],),
+        size=usual if size is None else size,
+        metric=checked_metric(metric or ("l2" if chosen == "clusters" else "ip")),
+    )
+
+
+def _not_tuned(entries: Entries, component: str, wishes: dict[str, Any]) -> KnnlmError:
+    """An error that says how to tune for what was wanted."""
+    words = {name: EXACT if name == "index" and v is None else v for name, v in wishes.items()}
+    exact = words.get("index") == EXACT
+    if exact:
+        words.pop("score", None)
+    asked = "".join(f" {name} {value}," for name, value in words.items()).rstrip(",")
+    flags = [
+        "--exact" if name == "index" and exact else f"--{name} {value}"
+        for name, value in words.items()
+    ]
+    if component != KNN_NAME:
+        asked, flags = f" component {component}", [f"--component {component}"]
+    command = " ".join([f"knnlm tune {entries.path} --text VALID", *flags])
+    for_what = f" for{asked}" if asked else ""
+    return KnnlmError(
+        f"{entries.path} is not tuned{for_what}: run '{command}' first, or give `lam` and "
+        "`retrieval_temperature`"
+    )

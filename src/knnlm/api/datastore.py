@@ -1,0 +1,326 @@
+"""`Datastore`: the hidden states of a text and the tokens that followed them, as one object."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from knnlm.api.choices import component_spec, index_of, model_of
+from knnlm.api.evaluation_texts import last_validation_text, read_queries
+from knnlm.api.inventory import DatastoreInfo, VerifyResult, inventory, verify_all
+from knnlm.components.stored import list_components
+from knnlm.datastore.build import build_entries
+from knnlm.datastore.entries import Entries, open_entries
+from knnlm.errors import UsageError
+from knnlm.evaluation.settings import choose_settings
+from knnlm.evaluation.tuning import warn_of_few
+from knnlm.models.load import LanguageModel, load_model
+from knnlm.search import defaults
+from knnlm.search.exact import exact_search
+from knnlm.search.index import Index, build_index, list_indexes, open_index
+from knnlm.search.neighbors import Neighbors
+from knnlm.similarity import checked_metric
+from knnlm.text.documents import Split
+from knnlm.text.naming import Text, open_text
+from knnlm.training.defaults import KIND, LEARNING_RATES
+from knnlm.training.distillation import Distilled, DistillRequest
+from knnlm.training.distillation import combine as combine_components
+from knnlm.training.distillation import distill as distill_component
+from knnlm.training.learn import DEFAULT_FIT
+
+
+class Datastore:
+    """A datastore on disk, and the model that it was built with.
+
+    Make one with `Datastore.build`, open one with `Datastore.open`.
+
+    Example:
+        >>> store = Datastore.build("gpt2", text="docs/", path="store")       # doctest: +SKIP
+        >>> store.build_index()                                               # doctest: +SKIP
+        >>> store.search(states, k=10).ids                                    # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        entries: Entries,
+        model: str | Path | LanguageModel | None = None,
+        device: str | None = None,
+    ) -> None:
+        self.entries = entries
+        self._model, self._device = model, device
+
+    @classmethod
+    def build(
+        cls,
+        model: str | Path | LanguageModel,
+        text: Text,
+        path: str | Path,
+        *,
+        keys: Sequence[str] | None = None,
+        att_module: str | None = None,
+        window: int | None = None,
+        stride: int | None = None,
+        logprobs: bool = False,
+        dtype: str = "float16",
+        device: str | None = None,
+        precision: str = "float32",
+        adapter: str | Path | None = None,
+    ) -> "Datastore":
+        """Store, for every token of a text, the hidden states that predicted it.
+
+        An interrupted build resumes; a finished one is opened.
+
+        Args:
+            model: A model folder, a hub name or a .gguf file; or an open model.
+            text: What to remember: a path or several, `HubDataset(…)` or `PythonDocs()`.
+            path: The folder of the datastore.
+            keys: Which hidden states: "att", "ffn" or both (the default where att is known).
+            att_module: Of an unknown architecture, the module whose input is att.
+            window: Tokens that are read at once.
+            stride: New tokens in each window; half of it by default.
+            logprobs: Whether log p_LM is stored too.
+            dtype: How hidden states are stored: "float16" or "float32".
+            device: "cpu", "cuda", "cuda:1" …; CUDA by default where there is one.
+            precision: How the model computes: "float32", "bfloat16", "float16" or "auto".
+            adapter: A PEFT adapter of the model: folder or hub name.
+
+        Raises:
+            KnnlmError: If the model cannot be read, or the text is empty.
+        """
+        source = open_text(text, "train")
+        if not isinstance(model, LanguageModel):
+            model = load_model(model, device=device, precision=precision, adapter=adapter)
+        entries = build_entries(
+            model,
+            source,
+            Path(path),
+            keys=keys,
+            att_module=att_module,
+            window=window,
+            stride=stride,
+            logprobs=logprobs,
+            dtype=dtype,
+        )
+        return cls(entries, model, device)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        *,
+        model: str | Path | LanguageModel | None = None,
+        device: str | None = None,
+    ) -> "Datastore":
+        """Open a finished datastore.
+
+        Args:
+            path: Its folder.
+            model: Its model, if that has moved since the datastore was built.
+            device: Where the model runs, once it is needed.
+        """
+        return cls(open_entries(path), model, device)
+
+    def __len__(self) -> int:
+        """How many entries it holds."""
+        return self.entries.count
+
+    def __repr__(self) -> str:
+        keys = ", ".join(self.keys)
+        return f"Datastore({str(self.path)!r}, {len(self):,} entries, keys {keys})"
+
+    @property
+    def path(self) -> Path:
+        """Its folder."""
+        return self.entries.path
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Which hidden states it holds."""
+        return self.entries.keys
+
+    @property
+    def indexes(self) -> list[str]:
+        """Names of its indexes."""
+        return list_indexes(self.entries)
+
+    @property
+    def components(self) -> list[str]:
+        """Names of the components that were distilled from it."""
+        return list_components(self.entries)
+
+    @cached_property
+    def model(self) -> LanguageModel:
+        """The model that it was built with, opened when it is first needed."""
+        return model_of(self.entries, self._model, self._device)
+
+    def build_index(
+        self,
+        *,
+        key: str | None = None,
+        metric: str = "l2",
+        factory: str | None = None,
+        nprobe: int = defaults.NPROBE,
+        recall_floor: float = defaults.RECALL_FLOOR,
+    ) -> Index:
+        """Build a FAISS index of one key and print its recall against exact search.
+
+        Args:
+            key: Which hidden state; the datastore's first by default.
+            metric: "l2" or "ip".
+            factory: A FAISS factory string; chosen by size by default.
+            nprobe: Inverted lists that a search visits.
+            recall_floor: An index below this recall is refused.
+
+        Raises:
+            KnnlmError: If FAISS cannot build it, or its recall is below the floor.
+        """
+        return build_index(
+            self.entries,
+            key or self.keys[0],
+            checked_metric(metric),
+            factory=factory,
+            nprobe=nprobe,
+            recall_floor=recall_floor,
+        )
+
+    def search(
+        self,
+        queries: NDArray[Any],
+        k: int = defaults.K,
+        *,
+        key: str | None = None,
+        metric: str = "l2",
+        exact: bool = True,
+        index: str | None = None,
+    ) -> Neighbors:
+        """The k nearest entries of each query.
+
+        Args:
+            queries: Hidden states (Q, D).
+            k: How many neighbors.
+            key: Which hidden state is compared; the datastore's first by default.
+            metric: "l2" or "ip".
+            exact: Whether every entry is compared; False uses the index of that key and metric.
+            index: The name of an index, if there are several.
+
+        Returns:
+            Neighbors with `.ids` and `.scores` (Q, k), nearest first; higher scores are nearer, and
+            a missing neighbor has id -1.
+        """
+        key, chosen = key or self.keys[0], checked_metric(metric)
+        asked = np.atleast_2d(np.asarray(queries))
+        width = self.entries.key(key).type.width
+        if asked.ndim != 2 or asked.shape[1] != width:
+            raise UsageError(
+                f"queries of shape {np.shape(queries)} do not fit {key} states of width {width}: "
+                f"give an array of shape (queries, {width})"
+            )
+        name = index or (None if exact else index_of(self.entries, key, chosen))
+        if name is not None:
+            return open_index(self.entries, name).search(asked, k)
+        self.entries.verify(key)
+        return exact_search(asked, self.entries.key(key), k, chosen)
+
+    def queries(self, text: Text, split: Split = "test") -> Entries:
+        """What the model reads in an evaluation text, kept in the datastore's cache.
+
+        Raises:
+            UsageError: If the text is in the datastore: every token would retrieve itself.
+        """
+        return read_queries(self.entries, open_text(text, split), self.model)
+
+    def distill(
+        self,
+        text: Text | None = None,
+        *,
+        name: str | None = None,
+        kind: str = KIND,
+        key: str | None = None,
+        size: int | None = None,
+        metric: str | None = None,
+        soft_targets: float = 0.0,
+        lr: float | None = None,
+        epochs: int | None = None,
+        seed: int = 0,
+    ) -> Distilled:
+        """Make a small component from the entries, to be used instead of a search.
+
+        Args:
+            text: The validation text that tunes it, and stops its training; the one that the
+                datastore was tuned on by default.
+            name: What to call it; its kind, and the key if one is given, by default.
+            kind: "clusters", "head", "mixture-of-softmaxes" or "mlp".
+            key: Which hidden state it reads; an MLP reads both.
+            size: Clusters, embeddings per vocabulary entry, softmaxes, or the MLP's inner width.
+            metric: "l2" or "ip", of clusters and heads.
+            soft_targets: Share of the loss that the votes of neighbors in other documents have.
+            lr: Learning rate.
+            epochs: Passes over the entries, at most; clusters are trained only if it is given.
+            seed: Of the start and of the order of entries.
+        """
+        spec = component_spec(self.entries, kind, key, size, metric)
+        if name is None:
+            name = kind if key is None else f"{kind}-{key}"
+        wanted = {} if key is None else {"key": key}
+        teacher = choose_settings(self.entries, **wanted) if soft_targets else None
+        if soft_targets and teacher is None and spec.kind != "clusters":
+            raise UsageError(
+                f"{self.path} is not tuned, and neighbors teach at the tuned temperature: run "
+                "'knnlm tune' first"
+            )
+        if spec.kind == "clusters" and lr is not None and epochs is None:
+            raise UsageError(
+                "clusters are trained further only if `epochs` is given: give it too, or leave out "
+                "`lr`"
+            )
+        fit = None
+        if spec.kind != "clusters" or epochs is not None:
+            rate = LEARNING_RATES[spec.kind] if lr is None else lr
+            fit = replace(DEFAULT_FIT, lr=rate, epochs=epochs or DEFAULT_FIT.epochs)
+            if epochs is not None:
+                fit = replace(fit, epochs=epochs)
+        request = DistillRequest(
+            spec=spec,
+            name=name,
+            fit=fit,
+            soft_targets=soft_targets,
+            teacher=teacher,
+            seed=seed,
+        )
+        return distill_component(self.entries, self._validation(text), self.model, request)
+
+    def combine(
+        self, components: Sequence[str], text: Text | None = None, *, name: str = "mixture"
+    ) -> Distilled:
+        """Mix components into one, their weights and λ fitted together on a validation text.
+
+        Args:
+            components: Names of components of this datastore, or "knn" for its neighbors.
+            text: The validation text; the one that the datastore was tuned on by default.
+            name: What to call the mixture.
+        """
+        return combine_components(self.entries, self._validation(text), components, name=name)
+
+    def info(self) -> DatastoreInfo:
+        """What the datastore holds: entries, model, text, indexes, settings, components."""
+        return inventory(self.entries)
+
+    def verify(self) -> VerifyResult:
+        """Compare every byte of the datastore, its indexes, components and caches with its
+        checksum.
+
+        Raises:
+            DamagedError: If a file is damaged or missing.
+        """
+        return verify_all(self.entries)
+
+    def _validation(self, text: Text | None) -> Entries:
+        if text is None:
+            return last_validation_text(self.entries)
+        queries = self.queries(text, "valid")
+        warn_of_few(queries.count)
+        return queries

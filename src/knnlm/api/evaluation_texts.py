@@ -1,0 +1,75 @@
+"""Evaluation texts of a datastore: what its model reads in one, kept in the datastore's cache."""
+
+import shutil
+from typing import Any
+
+from knnlm.datastore.build import build_entries
+from knnlm.datastore.entries import Entries, open_entries
+from knnlm.datastore.manifest import MANIFEST
+from knnlm.errors import DamagedError, UsageError
+from knnlm.evaluation.settings import choose_settings, load_settings
+from knnlm.files import fingerprint
+from knnlm.models.load import LanguageModel
+from knnlm.progress import log
+from knnlm.text.documents import Source
+
+CACHE = "cache/states"
+
+
+def read_queries(entries: Entries, text: Source, lm: LanguageModel) -> Entries:
+    """Hidden states, targets and log p_LM of an evaluation text, read as the datastore was.
+
+    Raises:
+        UsageError: If the text is in the datastore: every token would retrieve itself.
+    """
+    described = text.describe()
+    _refuse_own_text(entries, described)
+    meta = entries.meta
+    windows = {"window": meta["window"], "stride": meta["stride"]}
+    folder = entries.path / CACHE / fingerprint({"text": described, **windows})
+    options: dict[str, Any] = {
+        "keys": entries.keys,
+        "att_module": meta["att_module"],
+        "dtype": entries.dtype,
+        "logprobs": True,
+        **windows,
+    }
+    try:
+        queries = build_entries(lm, text, folder, **options)
+        queries.verify()
+    except DamagedError as error:
+        log.warning(f"{error}; reading the text again")
+        shutil.rmtree(folder)
+        queries = build_entries(lm, text, folder, **options)
+    return queries
+
+
+def last_validation_text(entries: Entries) -> Entries:
+    """What the datastore's model read in the text that it was tuned on last.
+
+    Raises:
+        UsageError: If nothing was tuned on a text that is still in the cache.
+    """
+    tuned = choose_settings(entries) or next(iter(load_settings(entries)), None)
+    if tuned is not None:
+        for folder in sorted((entries.path / CACHE).glob("*")):
+            if (folder / MANIFEST).is_file():
+                queries = open_entries(folder)
+                if fingerprint(queries.meta["text"]) == tuned.text:
+                    queries.verify()
+                    return queries
+    raise UsageError(
+        f"{entries.path} was not tuned, so it has no validation text: give one with `text`"
+    )
+
+
+def _refuse_own_text(entries: Entries, text: dict[str, Any]) -> None:
+    own = entries.meta["text"]
+    stored = {file["xxh3"] for file in own.get("files", [])}
+    shared = [file["name"] for file in text.get("files", []) if file["xxh3"] in stored]
+    if text == own or shared:
+        which = f"{', '.join(shared)} is part of" if shared else "that is"
+        raise UsageError(
+            f"{which} the text the datastore was built from, where every token retrieves itself: "
+            "give another"
+        )

@@ -1,0 +1,167 @@
+"""What a datastore holds, and whether every byte of it is what was written."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from knnlm.components.stored import component_folder, component_record, list_components, load_stored
+from knnlm.datastore.entries import KIND as ENTRIES
+from knnlm.datastore.entries import Entries
+from knnlm.datastore.table import open_table, verify_table
+from knnlm.evaluation.settings import TunedSettings, load_settings
+from knnlm.files import read_json
+from knnlm.search.cache import KIND as NEIGHBORS
+from knnlm.search.index import list_indexes, open_index
+
+
+@dataclass(frozen=True)
+class DatastoreInfo:
+    """What a datastore holds."""
+
+    path: Path
+    entries: int
+    words: int
+    documents: int
+    parts: int
+    bytes: int
+    fingerprint: str
+    model_source: str
+    meta: dict[str, Any]
+    """The manifest's: model, text, keys, window, stride."""
+    columns: dict[str, Any]
+    indexes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    settings: list[TunedSettings] = field(default_factory=list)
+    components: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it, as `knnlm info --json` prints it."""
+        own = {
+            name: getattr(self, name)
+            for name in ("entries", "words", "documents", "parts", "bytes", "fingerprint")
+        }
+        return {
+            "path": str(self.path),
+            **self.meta,
+            **own,
+            "columns": self.columns,
+            "indexes": self.indexes,
+            "tuned": [_flat(settings) for settings in self.settings],
+            "components": self.components,
+        }
+
+    def __str__(self) -> str:
+        columns = ", ".join(f"{n} {c['dtype'].lstrip('<')}" for n, c in self.columns.items())
+        model, text = self.meta["model"], self.meta["text"]
+        lines = [
+            f"{self.path}: {self.entries:,} entries from {self.documents:,} documents, "
+            f"{self.bytes / 1e6:,.1f} MB, {self.parts} parts",
+            f"  columns  {columns}",
+            f"  model    {model['class']} from {self.model_source} ({model['fingerprint'][:12]})",
+            *(f"  {key}      {words}" for key, words in self.meta["taps"].items()),
+            f"  text     {text['kind']}, {self.words:,} words; window {self.meta['window']}, "
+            "stride "
+            f"{self.meta['stride']}",
+        ]
+        for name, index in self.indexes.items():
+            lines.append(
+                f"  index    {name}: recall@{index['recall_k']} {index['recall']:.3f}, "
+                f"{index['bytes'] / 1e6:,.1f} MB"
+            )
+        lines += [f"  tuned    {describe_settings(settings)}" for settings in self.settings]
+        for name, record in self.components.items():
+            keys = " and ".join(record["keys"])
+            lines.append(f"  component {name}: {record['kind']} on {keys}")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        from knnlm.report.document import text_table
+        from knnlm.report.html import table_fragment
+
+        lines = [line.strip().partition(" ") for line in str(self).splitlines()]
+        rows = tuple((name, rest.strip()) for name, _, rest in lines)
+        return table_fragment(text_table(("datastore", ""), rows))
+
+
+@dataclass(frozen=True)
+class VerifyResult:
+    """A datastore whose bytes are what was written."""
+
+    path: Path
+    entries: int
+    bytes: int
+    indexes: list[str]
+    components: list[str]
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it, as `knnlm verify --json` prints it."""
+        return {**vars(self), "path": str(self.path), "ok": True}
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: {self.entries:,} entries, {len(self.indexes)} indexes and "
+            f"{len(self.components)} components are whole ({self.bytes / 1e6:,.1f} MB)"
+        )
+
+
+def describe_settings(settings: TunedSettings) -> str:
+    """Settings in one line."""
+    name = f"component {settings.component}"
+    if settings.retrieval is not None:
+        retrieval = settings.retrieval
+        search = "exact search" if retrieval.index is None else f"index {retrieval.index}"
+        name = (
+            f"{retrieval.key} {retrieval.metric}, {search}, {retrieval.score} scores, "
+            f"k {retrieval.k}"
+        )
+    return (
+        f"{name}: λ {settings.lam:.3f}, τ {settings.temperature:.4g}, validation "
+        f"{settings.base_ppl:.2f} → {settings.interp_ppl:.2f}"
+    )
+
+
+def inventory(entries: Entries) -> DatastoreInfo:
+    """What a datastore holds."""
+    manifest = entries.table.manifest
+    sizes = (file["bytes"] for part in manifest["parts"] for file in part["files"].values())
+    indexes = entries.path / "indexes"
+    return DatastoreInfo(
+        path=entries.path,
+        entries=entries.count,
+        words=entries.words,
+        documents=manifest["summary"]["documents"],
+        parts=len(manifest["parts"]),
+        bytes=sum(sizes),
+        fingerprint=entries.fingerprint,
+        model_source=entries.model_source,
+        meta=entries.meta,
+        columns=manifest["columns"],
+        indexes={
+            name: read_json(indexes / name / "manifest.json") for name in list_indexes(entries)
+        },
+        settings=load_settings(entries),
+        components={name: component_record(entries, name) for name in list_components(entries)},
+    )
+
+
+def verify_all(entries: Entries) -> VerifyResult:
+    """Compare every byte of a datastore and of what is kept with it with its checksum."""
+    read = entries.verify()
+    indexes = list_indexes(entries)
+    for name in indexes:
+        read += int(open_index(entries, name).manifest["bytes"])
+    load_settings(entries)
+    components = list_components(entries)
+    for name in components:
+        load_stored(entries, name)
+        file = component_folder(entries, name) / str(component_record(entries, name)["file"])
+        read += file.stat().st_size
+    for folder in sorted(p.parent for p in entries.path.glob("cache/*/*/manifest.json")):
+        kind = {"states": ENTRIES, "neighbors": NEIGHBORS}[folder.parent.name]
+        read += verify_table(open_table(folder, kind, unfinished=True))
+    return VerifyResult(entries.path, entries.count, read, indexes, components)
+
+
+def _flat(settings: TunedSettings) -> dict[str, Any]:
+    """Settings with the fields of their retrieval beside their own."""
+    fields = settings.as_json()
+    return {**(fields.pop("retrieval") or {}), **fields}

@@ -1,0 +1,239 @@
+"""`KNNLM`: a base LM and its datastore as one model that is tuned, evaluated and generated with."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from knnlm.api.choices import retrieval_of, retrieval_wishes, settings_of
+from knnlm.api.datastore import Datastore
+from knnlm.api.explain import explain_tokens
+from knnlm.api.inventory import describe_settings
+from knnlm.api.results import EvaluationResult, Explanation, Generation
+from knnlm.components.base import Component
+from knnlm.components.stored import KNN_NAME, load_stored, open_component
+from knnlm.datastore.entries import Entries
+from knnlm.errors import UsageError
+from knnlm.evaluation.evaluate import evaluate
+from knnlm.evaluation.settings import TunedSettings, save_settings
+from knnlm.evaluation.tuning import tune_best, warn_of_few
+from knnlm.files import fingerprint
+from knnlm.huggingface.generation import Generated, Sampling, generate
+from knnlm.huggingface.model import KNNLMForCausalLM
+from knnlm.models.load import LanguageModel
+from knnlm.progress import log
+from knnlm.search import defaults
+from knnlm.search.exact import check_k
+from knnlm.search.retrieval import Score
+from knnlm.text.documents import Split
+from knnlm.text.naming import Text
+from knnlm.text.tokenizer import encode_prompt, with_bos
+
+
+class KNNLM:
+    """A base LM mixed with what its datastore retrieves, or with a component made from it.
+
+    Settings that are not given are the tuned ones of the datastore.
+
+    Args:
+        store: A datastore, or its folder.
+        component: "knn" for the neighbors, or the name of a component of the datastore.
+        key: Which hidden state retrieves: "att" or "ffn".
+        metric: "l2" or "ip".
+        index: The name of an index of the datastore.
+        exact: Whether every entry is compared instead of using an index.
+        score: "index" for the index's own scores, "exact" for recomputed ones.
+        k: How many neighbors vote.
+        lam: The interpolation weight λ.
+        retrieval_temperature: The retrieval temperature τ.
+        model: The datastore's model, if it has moved.
+        device: Where the model runs.
+
+    Example:
+        >>> model = KNNLM("store").tune("valid.txt")            # doctest: +SKIP
+        >>> print(model.evaluate("test.txt"))                   # doctest: +SKIP
+        >>> out = model.generate("The with statement")          # doctest: +SKIP
+        >>> print(out.text, out.explain())                      # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        store: Datastore | str | Path,
+        *,
+        component: str = KNN_NAME,
+        key: str | None = None,
+        metric: str | None = None,
+        index: str | None = None,
+        exact: bool = False,
+        score: Score | None = None,
+        k: int | None = None,
+        lam: float | None = None,
+        retrieval_temperature: float | None = None,
+        model: str | Path | LanguageModel | None = None,
+        device: str | None = None,
+    ) -> None:
+        opened = store if isinstance(store, Datastore) else Datastore.open(store)
+        if model is not None or device is not None:
+            opened = Datastore(opened.entries, model, device)
+        self.store, self.component_name = opened, component
+        if component != KNN_NAME:
+            _refuse_retrieval(
+                key=key, metric=metric, index=index, exact=exact or None, score=score, k=k
+            )
+        self._wishes = retrieval_wishes(
+            opened.entries, key=key, metric=metric, index=index, exact=exact, score=score
+        )
+        if k is not None:
+            check_k(k)
+        self._k, self._lam, self._temperature = k, lam, retrieval_temperature
+        self._transformers: KNNLMForCausalLM | None = None
+
+    def __repr__(self) -> str:
+        return f"KNNLM({self.store!r}, component {self.component_name!r})"
+
+    @property
+    def settings(self) -> TunedSettings:
+        """Which component, its retrieval, λ and τ: those given, else those tuned.
+
+        Raises:
+            KnnlmError: If something is neither given nor tuned.
+        """
+        return settings_of(
+            self.store.entries,
+            self.component_name,
+            self._wishes,
+            k=self._k,
+            lam=self._lam,
+            temperature=self._temperature,
+        )
+
+    @property
+    def component(self) -> Component:
+        """What is mixed with the base LM, at the present settings."""
+        settings = self.settings
+        return open_component(
+            self.store.entries, settings.component, settings.retrieval, settings.temperature
+        )
+
+    @property
+    def tokenizer(self) -> Any:
+        """The model's tokenizer; texts begin with bos where it has one, as stored documents do."""
+        return with_bos(self.store.model.tokenizer)
+
+    def tune(
+        self,
+        text: Text,
+        *,
+        k: int | Sequence[int] | None = None,
+        temperatures: Sequence[float] | None = None,
+    ) -> "KNNLM":
+        """Find λ and τ on a validation text and keep them with the datastore.
+
+        Args:
+            text: The validation text; a text with splits gives its validation split.
+            k: How many neighbors vote; the best of several, if several are given.
+            temperatures: A grid of τ instead of a search.
+
+        Returns:
+            The model at the tuned settings.
+        """
+        candidates = self._candidates(k)
+        queries = self.store.queries(text, "valid")
+        tuned = tune_best(
+            candidates, queries, name=self.component_name, temperatures=temperatures
+        ).settings
+        warn_of_few(tuned.tokens)
+        save_settings(self.store.entries, tuned)
+        log.info(f"tuned {describe_settings(tuned)} on {tuned.tokens:,} tokens")
+        return self._at(tuned)
+
+    def evaluate(self, text: Text, *, split: Split = "test") -> EvaluationResult:
+        """Perplexities of a text with and without the component, with a 95 % interval.
+
+        Args:
+            text: The text to report on; it must not be in the datastore.
+            split: Which part of a text that has splits.
+        """
+        settings, queries = self.settings, self.store.queries(text, split)
+        if settings.text == fingerprint(queries.meta["text"]):
+            log.warning("note: λ and τ were tuned on this very text, which flatters the result")
+        return EvaluationResult.of(evaluate(self.component, queries, settings), settings)
+
+    def generate(
+        self,
+        prompt: str,
+        *,
+        max_new_tokens: int = 64,
+        sampling: Sampling | None = None,
+        compare: bool = False,
+        stream: Callable[[str], None] | None = None,
+    ) -> Generation:
+        """Continue a text.
+
+        Args:
+            prompt: The text to continue.
+            max_new_tokens: How many tokens to add, at most.
+            sampling: How tokens are chosen; greedily by default. It has its own `max_new_tokens`.
+            compare: Whether the base LM continues it too.
+            stream: Called with the prompt, and then with pieces of text as they come.
+        """
+        sampling = sampling or Sampling(max_new_tokens=max_new_tokens)
+        model, tokenizer = self.to_transformers(), self.tokenizer
+        generated = generate(model, tokenizer, prompt, sampling, compare=compare, stream=stream)
+
+        def explainer(new: Generated) -> Any:
+            tokens = np.array([*new.prompt_tokens, *new.tokens], np.int64)
+            return explain_tokens(model, tokens, len(new.prompt_tokens), tokenizer)
+
+        return Generation(prompt, generated, self.settings, explainer)
+
+    def explain(self, text: str) -> Explanation:
+        """What the model gives to each token of a text, and what was retrieved for it."""
+        tokens = np.array(encode_prompt(self.tokenizer, text), np.int64)
+        if len(tokens) < 2:
+            raise UsageError("there is nothing to explain: give a text of two tokens or more")
+        explained = explain_tokens(self.to_transformers(), tokens, 1, self.tokenizer)
+        return Explanation(explained, self.settings)
+
+    def to_transformers(self) -> KNNLMForCausalLM:
+        """The same model as a Hugging Face model whose logits are log P."""
+        if self._transformers is None or self._transformers.config.tuned != self.settings:
+            self._transformers = KNNLMForCausalLM.from_settings(
+                self.store.model, self.store.entries, self.settings
+            )
+        return self._transformers
+
+    def _candidates(self, k: int | Sequence[int] | None) -> list[Component]:
+        """The component to tune; of neighbors one for each k, the largest search first."""
+        entries: Entries = self.store.entries
+        if self.component_name != KNN_NAME:
+            _refuse_retrieval(k=k)
+            return [load_stored(entries, self.component_name)]
+        given = self._k if k is None else k
+        ks = [given or defaults.K] if given is None or isinstance(given, int) else list(given)
+        if not ks:
+            raise UsageError("no `k` given: give at least one")
+        for each in ks:
+            check_k(each)
+        return [
+            open_component(entries, KNN_NAME, retrieval_of(entries, self._wishes, k=each), 1.0)
+            for each in sorted(set(ks), reverse=True)
+        ]
+
+    def _at(self, settings: TunedSettings) -> "KNNLM":
+        """The same model at settings that were just tuned."""
+        other = KNNLM(self.store, component=self.component_name)
+        retrieval = settings.retrieval
+        if retrieval is not None:
+            other._wishes = {
+                name: getattr(retrieval, name) for name in ("key", "metric", "index", "score")
+            }
+        return other
+
+
+def _refuse_retrieval(**given: Any) -> None:
+    """Options of a search where a component is used instead of it."""
+    for name, value in given.items():
+        if value is not None:
+            raise UsageError(f"`{name}` belongs to a search: leave it out with `component`")

@@ -1,0 +1,105 @@
+"""Results that show themselves: as lines in a terminal, as a table or colored text in a
+notebook."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from knnlm.evaluation.evaluate import Evaluation
+from knnlm.evaluation.explanation import ExplainedToken
+from knnlm.evaluation.settings import TunedSettings
+from knnlm.files import finite
+from knnlm.huggingface.generation import Generated
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationResult(Evaluation):
+    """Perplexities of a text, and the settings they were measured with."""
+
+    settings: TunedSettings
+
+    @classmethod
+    def of(cls, evaluation: Evaluation, settings: TunedSettings) -> "EvaluationResult":
+        """An evaluation with its settings."""
+        return cls(**vars(evaluation), settings=settings)
+
+    def as_json(self) -> dict[str, Any]:
+        """The fields of `knnlm eval --json`."""
+        fields = super().as_json()
+        del fields["settings"]
+        return fields
+
+    def __str__(self) -> str:
+        from knnlm.report.evaluation import evaluation_lines
+
+        return "\n".join(evaluation_lines(self, self.settings))
+
+    def _repr_html_(self) -> str:
+        from knnlm.report.evaluation import evaluation_table
+        from knnlm.report.html import table_fragment
+
+        return table_fragment(evaluation_table(self, self.settings))
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A text, token by token: p_LM, the component's p, P, and the neighbors with their
+    documents."""
+
+    tokens: tuple[ExplainedToken, ...]
+    settings: TunedSettings
+
+    def as_json(self) -> list[dict[str, Any]]:
+        """One object for each token."""
+        return [
+            finite({**token._asdict(), "neighbors": [n._asdict() for n in token.neighbors]})
+            for token in self.tokens
+        ]
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def __str__(self) -> str:
+        from knnlm.report.explained import lines
+
+        settings = self.settings
+        name = None if settings.retrieval is not None else settings.component
+        return "\n".join(lines(self.tokens, settings.lam, name))
+
+    def _repr_html_(self) -> str:
+        from knnlm.report.html import explanation_fragment
+
+        return explanation_fragment(self.tokens)
+
+
+@dataclass(frozen=True)
+class Generation:
+    """A continued text."""
+
+    prompt: str
+    generated: Generated
+    settings: TunedSettings
+    explainer: Callable[[Generated], tuple[ExplainedToken, ...]]
+
+    @property
+    def text(self) -> str:
+        """The new text, without the prompt."""
+        return self.generated.text
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """The new tokens."""
+        return self.generated.tokens
+
+    @property
+    def base_text(self) -> str | None:
+        """What the base LM alone wrote, if `compare` asked for it."""
+        return self.generated.base_text
+
+    def explain(self) -> Explanation:
+        """Each new token with p_LM, the component's p, and its neighbors with their documents."""
+        tokens = self.explainer(self.generated) if self.generated.tokens else ()
+        return Explanation(tokens, self.settings)
+
+    def __str__(self) -> str:
+        return self.prompt + self.text

@@ -1,0 +1,39 @@
+"""Training a base LM from scratch, with texts as a user names them."""
+
+from pathlib import Path
+
+from knnlm.models.presets import Preset, preset_named
+from knnlm.text.documents import Source
+from knnlm.text.naming import Text, open_text
+from knnlm.text.portions import HeldOut
+from knnlm.training.language_model import TrainingResult
+from knnlm.training.language_model import train as train_model
+
+
+def train(
+    text: Text,
+    path: str | Path,
+    *,
+    valid: Text | None = None,
+    preset: str | Preset = "demo",
+    seed: int = 0,
+) -> TrainingResult:
+    """Train a tokenizer and a base LM from scratch; an interrupted run resumes.
+
+    Args:
+        text: The training text: a path or several, `HubDataset(…)` or `PythonDocs()`.
+        path: The folder of the model.
+        valid: The validation text. By default the text's own validation split; of a text without
+            splits, the last 5 % of each document are held out.
+        preset: Size and recipe: "smoke", "demo", "laptop" or "paper", or a `Preset`.
+        seed: Another seed is another model.
+
+    Example:
+        >>> train(PythonDocs(), "model", preset="smoke")            # doctest: +SKIP
+    """
+    chosen = preset_named(preset) if isinstance(preset, str) else preset
+    training: Source = open_text(text, "train")
+    validation: Source = open_text(text if valid is None else valid, "valid")
+    if valid is None and validation == training:
+        training, validation = HeldOut(training, "train"), HeldOut(training, "valid")
+    return train_model(training, validation, chosen, Path(path), seed=seed)

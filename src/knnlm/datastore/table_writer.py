@@ -1,0 +1,161 @@
+"""Writing a table: rows are appended to an open part and become visible, part by part, when the
+manifest that names the part is renamed into place. A killed writer resumes from there."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from numpy.typing import NDArray
+
+from knnlm.datastore.manifest import FORMAT, MANIFEST, difference, read_manifest
+from knnlm.datastore.npy import NpyWriter
+from knnlm.datastore.table import ColumnType
+from knnlm.errors import KnnlmError
+from knnlm.files import checksum_file, explain_os_errors, sync_folder, write_bytes, write_json
+
+
+class TableWriter:
+    """Appends rows to a table, and resumes one that is unfinished.
+
+    Rows are invisible until `commit`, which makes them durable. In a folder that holds an
+    unfinished table with the same `columns` and `meta`, the writer continues it: `rows` says how
+    many rows are committed, and the caller continues from there. As a context manager it closes
+    the files of the open part at the end.
+
+    Args:
+        path: The table's folder. Take its write lock first (`knnlm.files.write_lock`).
+        kind: What the table holds; a reader must ask for the same kind.
+        columns: Name and type of every column.
+        meta: What the table was made from, as JSON.
+
+    Raises:
+        KnnlmError: The folder holds a table of another kind, or made from something else.
+
+    Example:
+        >>> with TableWriter(path, "squares", {"square": ColumnType("<i8", 0)}, {}) as writer:
+        ...     for start in range(writer.rows, 1_000_000, 1000):
+        ...         writer.append({"square": np.arange(start, start + 1000) ** 2})
+        ...         writer.commit()
+        ...     writer.finish({})
+    """
+
+    def __init__(
+        self, path: Path, kind: str, columns: Mapping[str, ColumnType], meta: Mapping[str, Any]
+    ) -> None:
+        self.path, self.columns = path, dict(columns)
+        head = {
+            "format": FORMAT,
+            "kind": kind,
+            "meta": dict(meta),
+            "columns": {name: column._asdict() for name, column in columns.items()},
+        }
+        self.manifest = self._stored(head) or {**head, "complete": False, "rows": 0, "parts": []}
+        self._open: dict[str, NpyWriter] = {}
+        self._open_rows = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for writer in self._open.values():
+            writer.discard()
+
+    @property
+    def rows(self) -> int:
+        """How many rows are committed."""
+        return int(self.manifest["rows"])
+
+    @property
+    def pending(self) -> int:
+        """How many rows were appended since the last commit."""
+        return self._open_rows
+
+    def append(self, rows: Mapping[str, NDArray[Any]]) -> None:
+        """Add rows, invisible until `commit`.
+
+        Args:
+            rows: An array for every column, all of the same length.
+
+        Raises:
+            ValueError: Columns are missing, unknown, of different lengths or of another type.
+            KnnlmError: The disk is full, or does not permit writing.
+        """
+        if rows.keys() != self.columns.keys():
+            raise ValueError(f"columns {sorted(rows)} given, {sorted(self.columns)} expected")
+        counts = {len(values) for values in rows.values()}
+        if len(counts) != 1:
+            raise ValueError(
+                f"columns of different lengths: { {n: len(v) for n, v in rows.items()} }"
+            )
+        with explain_os_errors(self.path):
+            if not self._open:
+                self._open_part()
+            for name, values in rows.items():
+                self._open[name].write(values)
+        self._open_rows += counts.pop()
+
+    def commit(self, extra: Mapping[str, bytes] | None = None) -> None:
+        """Make the rows so far visible and durable, as a new part; without any, do nothing.
+
+        Args:
+            extra: Further files to keep in that part, by name.
+        """
+        if not self._open_rows:
+            return
+        folder = self._folder(len(self.manifest["parts"]))
+        with explain_os_errors(self.path):
+            for writer in self._open.values():
+                writer.close()
+            for name, data in (extra or {}).items():
+                write_bytes(folder / name, data)
+            files = {
+                file.name: {"bytes": file.stat().st_size, "xxh3": checksum_file(file)}
+                for file in sorted(folder.iterdir())
+            }
+            for changed in (folder, folder.parent, self.path):
+                sync_folder(changed)
+        part = {"name": folder.name, "rows": self._open_rows, "files": files}
+        self._publish(
+            {
+                **self.manifest,
+                "parts": [*self.manifest["parts"], part],
+                "rows": self.rows + self._open_rows,
+            }
+        )
+        self._open, self._open_rows = {}, 0
+
+    def finish(self, summary: Mapping[str, Any]) -> None:
+        """Commit the open rows and mark the table complete.
+
+        Args:
+            summary: What is known only now, as JSON; it becomes part of the manifest.
+        """
+        self.commit()
+        self._publish({**self.manifest, "complete": True, "summary": dict(summary)})
+
+    def _publish(self, manifest: dict[str, Any]) -> None:
+        write_json(self.path / MANIFEST, manifest)
+        self.manifest = manifest
+
+    def _open_part(self) -> None:
+        folder = self._folder(len(self.manifest["parts"]))
+        folder.mkdir(parents=True, exist_ok=True)
+        for left_over in folder.iterdir():
+            left_over.unlink()
+        for name, column in self.columns.items():
+            self._open[name] = NpyWriter(folder / f"{name}.npy", column.dtype, column.width)
+
+    def _folder(self, number: int) -> Path:
+        return self.path / "parts" / f"{number:06d}"
+
+    def _stored(self, head: dict[str, Any]) -> dict[str, Any] | None:
+        """The manifest that the folder holds already, if it begins as `head` does."""
+        if not (self.path / MANIFEST).is_file():
+            return None
+        stored = read_manifest(self.path, head["kind"])
+        if {key: stored[key] for key in head} != head:
+            raise KnnlmError(
+                f"{self.path} was made from something else ({difference(stored, head)}): choose "
+                "another folder or delete that one"
+            )
+        return stored

@@ -1,0 +1,109 @@
+"""Evaluation: what a component does for a text at given λ and τ, in perplexities and intervals."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from knnlm.components.base import Component
+from knnlm.datastore.entries import Entries
+from knnlm.evaluation.metrics import helping, perplexity, ratio_interval
+from knnlm.evaluation.mixing import check_lambda, mix, oracle
+from knnlm.evaluation.settings import TunedSettings
+from knnlm.files import finite
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """Perplexities of a text under an LM alone and mixed with a component.
+
+    `interp_ppl` is the mixture's, `component_ppl` the component's alone (∞ as soon as it holds one
+    token impossible), `oracle_ppl` that of the better of the two for every token. `coverage` is the
+    share of tokens that the component holds possible, `helping` the share to which it gives more
+    probability than the LM, `ratio` is interp_ppl / base_ppl with its 95 % interval.
+    """
+
+    tokens: int
+    words: int
+    base_ppl: float
+    component_ppl: float
+    interp_ppl: float
+    oracle_ppl: float
+    base_word_ppl: float
+    interp_word_ppl: float
+    oracle_word_ppl: float
+    lam: float
+    temperature: float
+    temperature_units: float | None
+    k: int | None
+    coverage: float
+    helping: float
+    recall: float | None
+    ratio: float
+    ratio_ci95: tuple[float, float] | None
+    ratio_ci95_unit: str | None
+
+    def as_json(self) -> dict[str, Any]:
+        """All fields by name; `lambda` is spelled out, infinity is null."""
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        return finite({"lambda" if n == "lam" else n: value for n, value in fields.items()})
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> "Evaluation":
+        """An evaluation from what `as_json` gave."""
+        known = {f.name for f in dataclasses.fields(cls)}
+        given = {"lam" if n == "lambda" else n: value for n, value in fields.items()}
+        given = {name: value for name, value in given.items() if name in known}
+        if given["component_ppl"] is None:
+            given["component_ppl"] = math.inf
+        interval = given["ratio_ci95"]
+        given["ratio_ci95"] = None if interval is None else tuple(interval)
+        return cls(**given)
+
+
+def evaluate(component: Component, queries: Entries, settings: TunedSettings) -> Evaluation:
+    """All numbers of a text with a component at given settings.
+
+    Args:
+        component: Any component; its τ is the settings'.
+        queries: The text: hidden states, targets and log p_LM.
+        settings: λ and τ, and the unit of τ where they were tuned.
+
+    Returns:
+        Perplexities per token and per word, with a paired bootstrap interval.
+    """
+    check_lambda(settings.lam)
+    scores = component.target_scores(queries)
+    units: float | None = settings.temperature_units
+    if component.retrieval is None:
+        units = None
+    elif not math.isfinite(settings.temperature_units):  # nobody tuned: the text's own unit
+        units = settings.temperature / scores.unit
+    lm = queries.lm_logprob.astype(np.float64)
+    other = scores.logprobs(settings.temperature)
+    mixed, best = mix(lm, other, settings.lam), oracle(lm, other)
+    interval = ratio_interval(lm, mixed, queries.table.columns["document"].all())
+    return Evaluation(
+        tokens=len(lm),
+        words=queries.words,
+        base_ppl=perplexity(lm),
+        component_ppl=perplexity(other),
+        interp_ppl=perplexity(mixed),
+        oracle_ppl=perplexity(best),
+        base_word_ppl=perplexity(lm, queries.words),
+        interp_word_ppl=perplexity(mixed, queries.words),
+        oracle_word_ppl=perplexity(best, queries.words),
+        lam=settings.lam,
+        temperature=settings.temperature,
+        temperature_units=units,
+        k=None if component.retrieval is None else component.retrieval.k,
+        coverage=float(np.isfinite(other).mean()),
+        helping=helping(lm, other),
+        recall=component.recall(queries),
+        ratio=perplexity(mixed) / perplexity(lm),
+        ratio_ci95=None if interval is None else (interval.low, interval.high),
+        ratio_ci95_unit=None if interval is None else interval.unit,
+    )

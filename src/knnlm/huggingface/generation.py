@@ -1,0 +1,204 @@
+"""Continuing a text with a kNN-LM: streaming, or beside the base LM.
+
+The loop itself is transformers'; here are its options, the prompt's limits, and what comes out.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+import transformers
+
+from knnlm.errors import UsageError
+from knnlm.huggingface.model import KNNLMForCausalLM
+from knnlm.progress import log
+from knnlm.text.tokenizer import CONTEXT_TOKENS_KEPT, decode_continuation, encode_prompt
+
+Stream = Callable[[str], None]
+"""Called with pieces of text as they come."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """How the next token is chosen.
+
+    The most probable one, unless `sample`, a temperature, top-p or top-k asks for a draw.
+    """
+
+    max_new_tokens: int = 64
+    sample: bool = False
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    beams: int = 1
+    repetition_penalty: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        above_zero = "a number above 0"
+        for name, right, choices in (
+            ("max_new_tokens", self.max_new_tokens >= 1, "1 or more"),
+            ("temperature", self.temperature is None or self.temperature > 0, above_zero),
+            ("top_p", self.top_p is None or 0 < self.top_p <= 1, f"{above_zero}, at most 1"),
+            ("top_k", self.top_k is None or self.top_k >= 1, "1 or more"),
+            ("beams", self.beams >= 1, "1 or more"),
+            ("repetition_penalty", self.repetition_penalty > 0, above_zero),
+            ("seed", 0 <= self.seed < 1 << 63, "0 or more"),
+        ):
+            if not right:
+                raise UsageError(f"{name} {getattr(self, name)} is out of range: choose {choices}")
+
+    @property
+    def draws(self) -> bool:
+        """Whether tokens are drawn at random."""
+        options = (self.temperature, self.top_p, self.top_k)
+        return self.sample or any(option is not None for option in options)
+
+    def options(self, room: int) -> dict[str, Any]:
+        """Options of transformers' generate() for at most `room` new tokens.
+
+        P itself is drawn from: no top-k unless it is asked for.
+        """
+        options: dict[str, Any] = {
+            "max_new_tokens": min(self.max_new_tokens, room),
+            "do_sample": self.draws,
+            "num_beams": self.beams,
+            "repetition_penalty": self.repetition_penalty,
+        }
+        if self.draws:
+            options |= {
+                "temperature": self.temperature or 1.0,
+                "top_p": self.top_p or 1.0,
+                "top_k": self.top_k or 0,
+            }
+        return options
+
+
+class Generated(NamedTuple):
+    """A continuation: its text and tokens, those of the prompt, and the base LM's if asked for."""
+
+    text: str
+    tokens: tuple[int, ...]
+    prompt_tokens: tuple[int, ...]
+    seconds: float
+    base_text: str | None
+
+
+def generate(
+    model: KNNLMForCausalLM,
+    tokenizer: Any,
+    prompt: str,
+    sampling: Sampling | None = None,
+    *,
+    compare: bool = False,
+    stream: Stream | None = None,
+) -> Generated:
+    """Continue a prompt.
+
+    Args:
+        model: The kNN-LM.
+        tokenizer: Its tokenizer.
+        prompt: The text to continue, begun as a document of the datastore is.
+        sampling: How tokens are chosen; greedily unless told otherwise.
+        compare: Whether the base LM continues it too, with the same seed.
+        stream: Called with the prompt, and then with pieces of text as they come.
+
+    Raises:
+        UsageError: If the prompt is empty, not UTF-8, or longer than the model can read.
+    """
+    sampling = Sampling() if sampling is None else sampling
+    ids = encode_prompt(tokenizer, prompt)
+    room = _room(model, len(ids), sampling.max_new_tokens)
+    if stream is not None:
+        stream(prompt)
+    base = None
+    if compare:
+        new = _continue(model.with_lambda(0.0), model, tokenizer, ids, sampling, room, None)
+        base = decode_continuation(tokenizer, ids, new)
+    began = time.monotonic()
+    same = model.with_lambda(model.config.tuned.lam)
+    new = _continue(same, model, tokenizer, ids, sampling, room, stream)
+    seconds = time.monotonic() - began
+    text = decode_continuation(tokenizer, ids, new)
+    return Generated(text, tuple(new), tuple(ids), seconds, base)
+
+
+def _room(model: Any, prompt: int, wanted: int) -> int:
+    """How many tokens still fit behind the prompt."""
+    longest = model.config.max_position_embeddings
+    if longest is None:
+        return wanted
+    if prompt > longest:
+        raise UsageError(
+            f"the prompt has {prompt:,} tokens but the model reads at most {longest:,}: shorten it"
+        )
+    room = int(longest) - prompt + 1  # the last token is not read
+    if wanted > room:
+        log.warning(f"only {room:,} new tokens fit behind this prompt")
+    return min(wanted, room)
+
+
+def _continue(
+    model: KNNLMForCausalLM,
+    original: KNNLMForCausalLM,
+    tokenizer: Any,
+    ids: list[int],
+    sampling: Sampling,
+    room: int,
+    stream: Stream | None,
+) -> list[int]:
+    """New tokens. Of the original's generation settings only its special tokens are kept."""
+    own = original.generation_config
+    stop = own.eos_token_id
+    pad = stop[0] if isinstance(stop, list) else stop
+    model.generation_config = transformers.GenerationConfig(
+        bos_token_id=own.bos_token_id, eos_token_id=stop, pad_token_id=0 if pad is None else pad
+    )
+    streams = stream is not None and sampling.beams == 1
+    streamer = _Streamer(tokenizer, ids, stream) if stream is not None and streams else None
+    tokens = torch.tensor([ids], device=model.get_input_embeddings().weight.device)
+    with torch.random.fork_rng(devices=[]), torch.inference_mode():
+        torch.manual_seed(sampling.seed)
+        output = model.generate(
+            input_ids=tokens,
+            attention_mask=torch.ones_like(tokens),
+            streamer=streamer,
+            **sampling.options(room),
+        )
+    new = [int(token) for token in output[0, len(ids) :]]
+    if stream is not None and not streams:
+        stream(decode_continuation(tokenizer, ids, new))
+    return new
+
+
+class _Streamer(transformers.generation.BaseStreamer):  # type: ignore[misc]
+    """Hands text to a function as soon as it is certain.
+
+    Decoded from the prompt's last tokens on: alone, a token may lose its leading space or be half a
+    letter.
+    """
+
+    def __init__(self, tokenizer: Any, prompt: list[int], stream: Stream) -> None:
+        self.tokenizer, self.stream = tokenizer, stream
+        self.ids = prompt[-CONTEXT_TOKENS_KEPT:]
+        self.shown = len(decode_continuation(tokenizer, [], self.ids))
+        self.prompt_came = False
+
+    def put(self, value: torch.Tensor) -> None:
+        """Take the prompt, which comes first, and then a token at a time."""
+        if self.prompt_came:
+            self.ids += value.flatten().tolist()
+            self._show(final=False)
+        self.prompt_came = True
+
+    def end(self) -> None:
+        """Show what was held back."""
+        self._show(final=True)
+
+    def _show(self, final: bool) -> None:
+        text = decode_continuation(self.tokenizer, [], self.ids)
+        if len(text) > self.shown and (final or not text.endswith("\N{REPLACEMENT CHARACTER}")):
+            self.stream(text[self.shown :])
+            self.shown = len(text)

@@ -1,0 +1,111 @@
+"""Tables of the README and the guides, from the JSON records of runs."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from knnlm.report.document import Cell, Column, Table
+from knnlm.report.formats import change, change_interval, count, percent, perplexity, significant
+
+
+def demo_table(record: Mapping[str, Any]) -> Table:
+    """One row for each row of `knnlm demo --json`, the best on validation highlighted."""
+    rows = record["rows"]
+    return _table(
+        "key | metric | search | scores | LM | mixed | change (95% interval) | oracle | λ | τ | "
+        "recall",
+        [
+            (
+                row["key"],
+                row["metric"],
+                row["factory"],
+                row["score"],
+                perplexity(row["base_ppl"]),
+                perplexity(row["interp_ppl"]),
+                _change(row["interp_ppl"] / row["base_ppl"], row["ratio_ci95"]),
+                perplexity(row["oracle_ppl"]),
+                significant(row["lambda"]),
+                significant(row["temperature"]),
+                percent(row["recall"]),
+            )
+            for row in rows
+        ],
+        best=rows.index(record["best"]),
+    )
+
+
+def adapt_table(record: Mapping[str, Mapping[str, Any]]) -> Table:
+    """One row for each model that benchmarks/adapt.py measured."""
+    return _table(
+        "base LM | store | test tokens | perplexity | with the store | change (95% interval) | "
+        "λ | τ | generation | with retrieval | build / bare passes",
+        [
+            (
+                name,
+                f"{count(run['rows'])} rows",
+                count(run["tokens"]),
+                perplexity(run["base_ppl"]),
+                perplexity(run["interp_ppl"]),
+                _change(run["ratio"], run["ratio_ci95"]),
+                significant(run["lam"]),
+                significant(run["temperature"]),
+                f"{run['base_tokens_per_second']:.1f} tokens/s",
+                Cell(
+                    f"{run['knn_tokens_per_second']:.1f} tokens/s",
+                    f"{percent(run['speed_kept'])} of it",
+                ),
+                percent(run["build_kept"]),
+            )
+            for name, run in record.items()
+        ],
+    )
+
+
+def clusters_table(record: Mapping[str, Mapping[str, Any]]) -> Table:
+    """The search and every number of clusters that benchmarks/clusters.py measured."""
+    rows: list[tuple[str | Cell, ...]] = []
+    for name, run in record.items():
+        rows.append(_search_row(name, run["search"]))
+        rows += [_clusters_row(name, clusters) for clusters in run["clusters"]]
+    return _table(
+        "base LM | with | multiplications a token | perplexity | mixed | change (95% interval) | "
+        "against the search | made in",
+        rows,
+    )
+
+
+def _search_row(name: str, search: Mapping[str, Any]) -> tuple[str | Cell, ...]:
+    return (
+        name,
+        f"search (k = {count(search['k'])}, recall {percent(search['recall'])})",
+        "",
+        perplexity(search["base_ppl"]),
+        perplexity(search["interp_ppl"]),
+        _change(search["ratio"], search["ratio_ci95"]),
+        "",
+        "",
+    )
+
+
+def _clusters_row(name: str, clusters: Mapping[str, Any]) -> tuple[str | Cell, ...]:
+    return (
+        name,
+        f"{count(clusters['count'])} clusters",
+        count(clusters["multiplications"]),
+        perplexity(clusters["base_ppl"]),
+        perplexity(clusters["interp_ppl"]),
+        _change(clusters["ratio"], clusters["ratio_ci95"]),
+        _change(clusters["against"], clusters["against_ci95"]),
+        f"{clusters['seconds']:.0f} s",
+    )
+
+
+def _table(names: str, rows: Iterable[Sequence[str | Cell]], best: int | None = None) -> Table:
+    """A table whose columns, with names separated by " | ", all align left."""
+    cells = tuple(
+        tuple(Cell(cell) if isinstance(cell, str) else cell for cell in row) for row in rows
+    )
+    return Table(tuple(Column(name, "word") for name in names.split(" | ")), cells, best=best)
+
+
+def _change(ratio: float, interval: Sequence[float]) -> Cell:
+    return Cell(change(ratio), change_interval(*interval))

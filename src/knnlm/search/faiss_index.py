@@ -1,0 +1,124 @@
+"""Making a FAISS index: train, fill, set nprobe, write.
+
+FAISS says little when something is wrong: its exceptions become one sentence here, and what it
+would leave at a silent default (nprobe is 1) is set and read back. Datastores, manifests and recall
+are the business of index.py.
+"""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import faiss
+import numpy as np
+from numpy.typing import NDArray
+
+from knnlm.datastore.table import Column
+from knnlm.errors import KnnlmError, UsageError
+from knnlm.files import commit_file, explain_os_errors
+from knnlm.progress import ProgressBar, log
+from knnlm.similarity import Metric
+
+INDEX_FILE = "index.faiss"
+TRAINED_FILE = "trained.faiss"
+_ADDED_AT_ONCE = 1 << 16
+_TRAINED_ON_PER_LIST = 256
+_TRAINED_ON_LEAST = 1 << 16
+
+
+def faiss_metric(metric: Metric) -> Any:
+    """FAISS's constant for a metric."""
+    return faiss.METRIC_L2 if metric == "l2" else faiss.METRIC_INNER_PRODUCT
+
+
+def trained_index(keys: Column, metric: Metric, factory: str, seed: int, folder: Path) -> Any:
+    """An empty, trained index; what training gave is kept in `folder`, so a rerun does not repeat
+    it."""
+    saved = folder / TRAINED_FILE
+    if saved.is_file():
+        try:
+            return faiss.read_index(str(saved))
+        except RuntimeError:
+            saved.unlink()
+    try:
+        index = faiss.index_factory(keys.type.width, factory, faiss_metric(metric))
+    except RuntimeError as error:
+        raise UsageError(
+            f"FAISS cannot make '{factory}' for states of width {keys.type.width}: see the FAISS "
+            "index factory for valid strings"
+        ) from error
+    if not index.is_trained:
+        _train(index, keys, factory, seed)
+        write_index(index, saved)
+    return index
+
+
+def add_entries(index: Any, keys: Column) -> None:
+    """Put every stored state into the index, in the order of ids."""
+    with ProgressBar("index", len(keys), "entries") as meter:
+        for _, block in keys.blocks(_ADDED_AT_ONCE):
+            _explained("the index", index.add, block.astype(np.float32))
+            meter.advance(len(block))
+
+
+def set_nprobe(index: Any, nprobe: int) -> None:
+    """Set how many lists are visited, through any wrapper, and read it back; FAISS alone would
+    leave it at 1."""
+    ivf = faiss.try_extract_index_ivf(index)
+    if ivf is not None:
+        ivf.nprobe = min(nprobe, ivf.nlist)
+        inner: Any = faiss.extract_index_ivf(index)
+        assert inner.nprobe == min(nprobe, ivf.nlist)
+
+
+def sample_states(keys: Column, count: int, seed: int) -> NDArray[np.float32]:
+    """Random stored states in the order of ids; all of them where `count` is not fewer."""
+    if count >= len(keys):
+        return np.asarray(keys.all(), np.float32)
+    rng = np.random.default_rng(seed)
+    ids = np.sort(rng.choice(len(keys), size=count, replace=False))
+    return keys.gather(ids).astype(np.float32)
+
+
+def write_index(index: Any, file: Path) -> None:
+    """Write an index; it appears under its name only when it is whole."""
+    unfinished = file.with_name(file.name + ".tmp")
+    with explain_os_errors(file.parent):
+        try:
+            faiss.write_index(index, str(unfinished))
+        except RuntimeError as error:
+            raise KnnlmError(f"cannot write {file}: is the disk full?") from error
+    commit_file(unfinished, file)
+
+
+def _train(index: Any, keys: Column, factory: str, seed: int) -> None:
+    began = time.monotonic()
+    ivf = faiss.try_extract_index_ivf(index)
+    count = max(_TRAINED_ON_LEAST, _TRAINED_ON_PER_LIST * ivf.nlist if ivf is not None else 0)
+    states = sample_states(keys, count, seed)
+    if ivf is not None and len(states) < ivf.nlist:
+        raise UsageError(
+            f"'{factory}' needs at least {ivf.nlist:,} entries and the datastore has "
+            f"{len(keys):,}: use fewer lists"
+        )
+    if ivf is not None:
+        # FAISS would warn on C's stderr; recall is measured in any case
+        ivf.cp.min_points_per_centroid = 1
+    _explained(factory, index.train, states)
+    log.info(f"trained {factory} on {len(states):,} states in {time.monotonic() - began:.1f} s")
+
+
+def _explained(
+    subject: str, call: Callable[[NDArray[np.float32]], None], states: NDArray[np.float32]
+) -> None:
+    """Call FAISS with states; what it raises is about the factory string, the width or the number
+    of states."""
+    try:
+        call(states)
+    except RuntimeError as error:
+        reason = str(error).strip().splitlines()[-1].partition("Error: ")[2] or "it gives no reason"
+        raise KnnlmError(
+            f"FAISS cannot build {subject} from {states.shape[0]:,} states of width "
+            f"{states.shape[1]} ({reason}): choose another --factory"
+        ) from error

@@ -1,0 +1,58 @@
+"""How a user names a text, and how the name becomes documents.
+
+A text is named in one way everywhere: by paths, `HubDataset("NAME")` or `PythonDocs()`. The name
+does not say which split is meant; what is done with the text does. Building a datastore reads
+"train", tuning "valid", evaluation "test".
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from knnlm.errors import UsageError
+from knnlm.text.documents import Source, Split
+from knnlm.text.hub import HubDataset
+from knnlm.text.local_files import find_files
+from knnlm.text.python_docs import PythonDocs
+
+Text = str | Path | Sequence[str | Path] | HubDataset | PythonDocs | Source
+"""A text as a user names it, or one that is open already."""
+
+
+def open_text(text: Text, split: Split) -> Source:
+    """Turn the name of a text into its documents.
+
+    Args:
+        text: One of
+
+            - a path, or several: files, and folders of text files;
+            - `HubDataset("NAME")` or `HubDataset("NAME:CONFIG", column="text")`;
+            - `PythonDocs()`, the documentation of this Python;
+            - a source of documents, which is returned as it is.
+        split: "train", "valid" or "test": the part that is read of a text that has parts (a data
+            set, the Python documentation, a WikiText folder). Other files are read whole.
+
+    Returns:
+        The documents of the text. Files are looked for now; nothing is read or downloaded before
+        the documents are asked for.
+
+    Raises:
+        UsageError: `text` is none of these, or a path does not exist.
+
+    Example:
+        >>> from knnlm.text import PythonDocs, open_text
+        >>> document = next(iter(open_text(PythonDocs(), "test")))
+    """
+    if isinstance(text, HubDataset | PythonDocs):
+        return text.open(split)
+    if isinstance(text, str | Path):
+        return find_files([text], split)
+    if isinstance(text, Source):
+        return text
+    if isinstance(text, Sequence) and all(isinstance(path, str | Path) for path in text):
+        if not text:
+            raise UsageError("text is an empty list of paths: give at least one")
+        return find_files(text, split)
+    raise UsageError(
+        f"text is {type(text).__name__}, which names no text: give a path, several paths, "
+        "HubDataset(NAME) or PythonDocs()"
+    )

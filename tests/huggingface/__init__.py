@@ -1,0 +1,1 @@
+"""Tests of the kNN-LM as a Hugging Face model."""

@@ -1,0 +1,168 @@
+"""Local files and folders become documents."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from knnlm.errors import KnnlmError, UsageError
+from knnlm.text import local_files
+from knnlm.text.documents import Document
+from knnlm.text.local_files import Files, find_files
+
+
+def read(*paths: Path) -> list[Document]:
+    return list(find_files(paths, "train"))
+
+
+def test_a_plain_file_is_one_document_that_bears_its_name(tmp_path: Path) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_text("one\n\ntwo  three\n")
+    assert read(file) == [Document("notes.txt", "one\n\ntwo  three\n")]
+
+
+def test_a_named_file_is_read_whatever_its_suffix(tmp_path: Path) -> None:
+    file = tmp_path / "Makefile"
+    file.write_text("all:\n")
+    assert read(file) == [Document("Makefile", "all:\n")]
+
+
+def test_an_empty_file_has_no_documents(tmp_path: Path) -> None:
+    file = tmp_path / "empty.txt"
+    file.touch()
+    assert read(file) == []
+
+
+def test_a_folder_gives_its_text_files_in_name_order(tmp_path: Path) -> None:
+    for name in ("b.txt", "a.md", "c/d.rst", "a/z.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+    assert [d.text for d in read(tmp_path)] == ["a/z.txt", "a.md", "b.txt", "c/d.rst"]
+
+
+def test_a_folder_skips_hidden_files_hidden_folders_and_what_is_not_text(tmp_path: Path) -> None:
+    for name in (".hidden.txt", ".git/log.txt", "sub/.cache/x.txt", "picture.png", "seen.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / name).write_text("x\n")
+    assert [d.name for d in read(tmp_path)] == ["seen.txt"]
+
+
+def test_a_folder_below_a_hidden_one_is_read(tmp_path: Path) -> None:
+    folder = tmp_path / ".config" / "notes"
+    folder.mkdir(parents=True)
+    (folder / "a.txt").write_text("x\n")
+    assert [d.name for d in read(folder)] == ["a.txt"]
+
+
+def test_several_paths_keep_the_order_given(tmp_path: Path) -> None:
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text(name)
+    assert [d.text for d in read(tmp_path / "b.txt", tmp_path / "a.txt")] == ["b.txt", "a.txt"]
+
+
+@pytest.mark.parametrize("lines", [1, 7, 40])
+def test_a_huge_file_is_read_in_pieces_that_make_up_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: int
+) -> None:
+    monkeypatch.setattr(local_files, "PIECE_CHARACTERS", 50)
+    text = "".join(f"line {i} {'x' * (i % 13)}\n" for i in range(lines)) + "no line end"
+    (tmp_path / "huge.txt").write_text(text)
+    pieces = read(tmp_path / "huge.txt")
+    assert "".join(p.text for p in pieces) == text
+    assert all(len(p.text) <= 50 for p in pieces)
+    assert all(p.text.endswith("\n") for p in pieces[:-1])
+    assert len({p.name for p in pieces}) == len(pieces)
+
+
+def test_the_pieces_of_a_huge_file_are_as_large_as_they_may_be(tmp_path: Path) -> None:
+    line = "x" * 99 + "\n"
+    (tmp_path / "huge.txt").write_text(line * 25_000)
+    sizes = [len(p.text) for p in read(tmp_path / "huge.txt")]
+    assert sum(sizes) == 2_500_000
+    assert all(
+        local_files.PIECE_CHARACTERS - 100 < size <= local_files.PIECE_CHARACTERS
+        for size in sizes[:-1]
+    )
+    assert len(sizes) == 3
+
+
+def test_each_line_of_a_jsonl_file_is_a_document(tmp_path: Path) -> None:
+    rows = [{"text": "a\nb"}, {"text": "c", "name": "third"}, {"text": "", "id": 7}]
+    file = tmp_path / "rows.jsonl"
+    file.write_text("\n\n".join(json.dumps(r) for r in rows) + "\n")
+    assert read(file) == [
+        Document("rows.jsonl:1", "a\nb"),
+        Document("third", "c"),
+        Document("7", ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    "line", ["{", "[]", '{"body": "x"}', '"text"', '{"text": null}', '{"text": 3}']
+)
+def test_a_jsonl_line_without_a_text_is_named(tmp_path: Path, line: str) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text('{"text": "fine"}\n' + line + "\n")
+    with pytest.raises(
+        KnnlmError, match=r'rows.jsonl line 2 is not a JSON object with a "text": fix that line'
+    ):
+        read(file)
+
+
+@pytest.mark.parametrize("before", [0, 5, 30_000])
+def test_bytes_that_are_not_utf8_are_refused_with_their_offset_in_the_file(
+    tmp_path: Path, before: int
+) -> None:
+    file = tmp_path / "latin.txt"
+    file.write_bytes(b"all is well\n" * before + b"caf\xe9 au lait\n")
+    with pytest.raises(
+        KnnlmError, match=rf"latin.txt is not UTF-8 text \(byte {12 * before + 3}\): convert it"
+    ):
+        read(file)
+
+
+def test_a_missing_path_is_named(tmp_path: Path) -> None:
+    with pytest.raises(
+        UsageError, match=r"there is no file or folder .*nowhere: check the path of the text"
+    ):
+        find_files([tmp_path / "nowhere"], "train")
+
+
+def test_a_folder_without_text_is_refused_with_the_suffixes_that_would_do(tmp_path: Path) -> None:
+    (tmp_path / "picture.png").touch()
+    with pytest.raises(
+        UsageError, match=r"holds no text files \(.*\.md.*\.txt.*\): give another folder"
+    ):
+        find_files([tmp_path], "train")
+
+
+def test_the_description_changes_with_a_byte_of_the_text(tmp_path: Path) -> None:
+    file = tmp_path / "a.txt"
+    file.write_text("the same\n")
+    before = Files((file,)).describe()
+    assert Files((file,)).describe() == before
+    file.write_text("the sane\n")
+    assert Files((file,)).describe() != before
+
+
+def test_the_description_changes_with_the_order_of_the_files(tmp_path: Path) -> None:
+    a, b = tmp_path / "a.txt", tmp_path / "b.txt"
+    a.write_text("a")
+    b.write_text("b")
+    assert Files((a, b)).describe() != Files((b, a)).describe()
+
+
+def test_the_description_does_not_depend_on_where_the_files_are(tmp_path: Path) -> None:
+    for folder in ("here", "there"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "a.txt").write_text("text")
+    assert (
+        find_files([tmp_path / "here"], "train").describe()
+        == find_files([tmp_path / "there"], "train").describe()
+    )
+
+
+def test_one_endless_line_is_cut_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_files, "PIECE_CHARACTERS", 50)
+    (tmp_path / "line.txt").write_text("x" * 175)
+    assert [len(d.text) for d in read(tmp_path / "line.txt")] == [50, 50, 50, 25]
