@@ -1,14 +1,16 @@
 """The demo, whole, at its smallest size; interrupted and rerun; and what its page says."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from knnlm.cli.main import run
+from knnlm.components.stored import KNN_NAME
 from knnlm.datastore.entries import open_entries
-from knnlm.evaluation.settings import load_settings, save_settings
+from knnlm.evaluation.settings import choose_settings, load_settings, save_settings
 from knnlm.experiments.knn_condition import KNNCondition
 from knnlm.experiments.workspace import Workspace
 
@@ -71,7 +73,8 @@ def test_the_next_commands_find_settings_and_clusters(
 ) -> None:
     assert run(["info", str(folder / "store"), "--json"]) == 0
     capsys.readouterr()
-    assert len(load_settings(open_entries(folder / "store"))) == 8
+    tuned = load_settings(open_entries(folder / "store"))
+    assert sum(settings.retrieval is not None for settings in tuned) == 8
     test = ["--embedded", "--json"]
     assert run(["eval", str(folder / "store"), *test]) == 0
     assert run(["eval", str(folder / "store"), *test, "--component", "clusters"]) == 0
@@ -82,10 +85,12 @@ def test_the_next_commands_find_settings_and_clusters(
 
 def test_settings_that_the_user_tuned_since_are_kept(folder: Path) -> None:
     store = open_entries(folder / "store")
-    own = load_settings(store)[0]._replace(text="of the user", lam=0.125)
+    tuned = choose_settings(store, KNN_NAME)
+    assert tuned is not None
+    own = replace(tuned, text="of the user", lam=0.125)
     save_settings(store, own)
     assert run(["demo", "--scale", "smoke", "--out", str(folder)]) == 0
-    assert load_settings(store)[0] == own
+    assert choose_settings(store, KNN_NAME) == own
 
 
 def test_a_demo_of_another_scale_is_left_alone(

@@ -9,6 +9,7 @@ indexes built, neighbors searched.
 Everything is opened if it is there and continued if it was interrupted. A workspace chooses no τ
 and no λ: conditions do."""
 
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ import numpy as np
 from knnlm.datastore.build import build_entries
 from knnlm.datastore.entries import Entries
 from knnlm.datastore.sampling import evenly_spaced
+from knnlm.errors import DamagedError
 from knnlm.experiments.derive import (
     derive,
     normalized,
@@ -31,6 +33,7 @@ from knnlm.experiments.searches import NORMALIZED, SearchSpec
 from knnlm.experiments.texts import Texts
 from knnlm.files import fingerprint
 from knnlm.hidden_states import AttLocation
+from knnlm.progress import log
 from knnlm.search import defaults
 from knnlm.search.cache import CachedNeighbors, cached_neighbors
 from knnlm.search.exact import exact_search
@@ -95,21 +98,25 @@ class Workspace:
     def entries(self, lm: str, step: int | None, split: str, other_state: str = "") -> Entries:
         """What an LM saw in the whole text of "store", "valid" or "test".
 
+        Queries are checked against their checksums and read again if they are damaged; a datastore
+        is checked where it is searched.
+
         Args:
             lm: The name of the LM.
             step: The update at which it was kept.
             split: Which text.
             other_state: A state to read instead of att; att and ffn are read together."""
-        opened = self.lms.model(lm, step)
-        text = {STORE: self.texts.train, VALID: self.texts.valid, TEST: self.texts.test}[split]
-        return build_entries(
-            opened,
-            text,
-            self._entries_folder(_folder(lm, step, other_state), split),
-            keys=("att",) if other_state else None,
-            replace_att=self._other_states[other_state](opened.model) if other_state else None,
-            logprobs=split != STORE,
-        )
+        out = self._entries_folder(_folder(lm, step, other_state), split)
+        if split == STORE:
+            return self._read(lm, step, split, other_state, out)
+        try:
+            queries = self._read(lm, step, split, other_state, out)
+            queries.verify()
+        except DamagedError as error:
+            log.warning(f"{error}; reading the text again")
+            shutil.rmtree(out)
+            queries = self._read(lm, step, split, other_state, out)
+        return queries
 
     def queries(
         self, lm: str, step: int | None = None, other_state: str = ""
@@ -134,6 +141,18 @@ class Workspace:
             return data.store
         zeros = zero_entries(data.store.count, spec.zeros)
         return self._derive(data.store, data.key, {"zeros": spec.zeros}, zeros=zeros)
+
+    def _read(self, lm: str, step: int | None, split: str, other_state: str, out: Path) -> Entries:
+        opened = self.lms.model(lm, step)
+        text = {STORE: self.texts.train, VALID: self.texts.valid, TEST: self.texts.test}[split]
+        return build_entries(
+            opened,
+            text,
+            out,
+            keys=("att",) if other_state else None,
+            replace_att=self._other_states[other_state](opened.model) if other_state else None,
+            logprobs=split != STORE,
+        )
 
     def _drawn(self, lm: str, step: int | None, split: str, other_state: str) -> Entries:
         whole, count = self.entries(lm, step, split, other_state), self._query_count
