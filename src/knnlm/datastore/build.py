@@ -27,7 +27,7 @@ from knnlm.hidden_states import (
 )
 from knnlm.models.load import LanguageModel
 from knnlm.progress import ProgressBar, log
-from knnlm.text.documents import Source
+from knnlm.text.documents import Source, group_by_size
 from knnlm.text.tokenizer import encode_documents
 from knnlm.text.windows import check_window, cut_windows
 
@@ -173,7 +173,8 @@ class _Build:
         if committed:
             log.info(f"resuming after {committed:,} entries")
         with ProgressBar("build", None, "tokens", start=committed) as meter:
-            for group in _groups(self._token_windows(text)):
+            windows = self._token_windows(text)
+            for group in group_by_size(windows, lambda w: len(w.tokens), GROUP_TOKENS):
                 count = sum(w.window.scored for w in group)
                 if self.entries < committed:
                     assert stored is not None
@@ -245,17 +246,3 @@ def _columns(reader: StateReader, options: _Options) -> dict[str, ColumnType]:
     if options.logprobs:
         columns["lm_logprob"] = ColumnType("<f4", 0)
     return columns | {name: ColumnType("<i4", 0) for name in ("target", "document", "position")}
-
-
-def _groups(token_windows: Iterator[TokenWindow]) -> Iterator[list[TokenWindow]]:
-    """Cut the stream of windows into groups of about GROUP_TOKENS."""
-    group: list[TokenWindow] = []
-    size = 0
-    for w in token_windows:
-        group.append(w)
-        size += len(w.tokens)
-        if size >= GROUP_TOKENS:
-            yield group
-            group, size = [], 0
-    if group:
-        yield group

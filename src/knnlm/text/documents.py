@@ -4,11 +4,12 @@ A source describes itself (`describe`, kept in manifests, so that a rerun can te
 changed) and yields its documents in a fixed order, one at a time, whatever the size of the text.
 """
 
-from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 Split = Literal["train", "valid", "test"]
 SPLITS: tuple[Split, ...] = ("train", "valid", "test")
+Item = TypeVar("Item")
 
 
 class Document(NamedTuple):
@@ -53,3 +54,19 @@ def count_words(text: str, line_ends: bool) -> int:
             its perplexities per word compare only if ours do.
     """
     return len(text.split()) + (text.count("\n") if line_ends else 0)
+
+
+def group_by_size(
+    items: Iterable[Item], size_of: Callable[[Item], int], limit: int
+) -> Iterator[list[Item]]:
+    """Consecutive items in groups that end as soon as their sizes reach `limit` in sum."""
+    group: list[Item] = []
+    size = 0
+    for item in items:
+        group.append(item)
+        size += size_of(item)
+        if size >= limit:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group

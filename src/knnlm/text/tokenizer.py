@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from knnlm.errors import KnnlmError, UsageError
 from knnlm.files import canonical
-from knnlm.text.documents import Document, count_words
+from knnlm.text.documents import Document, count_words, group_by_size
 
 END_OF_TEXT = "<|endoftext|>"
 """The one special token of the tokenizers that are trained here."""
@@ -110,7 +110,7 @@ def encode_documents(tokenizer: Any, documents: Iterable[Document]) -> Iterator[
         >>> tokens = sum(len(document.tokens) for document in encode_documents(tokenizer, text))
     """
     rules = _rules_for_text(tokenizer)
-    for batch in _batches(documents):
+    for batch in group_by_size(documents, lambda document: len(document.text), _BATCH_CHARACTERS):
         encodings = rules.encode_batch([d.text for d in batch], add_special_tokens=False)
         for document, encoding in zip(batch, encodings, strict=True):
             encoded = _encoded(document, encoding, tokenizer.bos_token_id)
@@ -219,16 +219,3 @@ def _encoded(document: Document, encoding: Any, bos: int | None) -> EncodedDocum
     return EncodedDocument(
         document.name, ids, count_words(document.text[predicted_from:], document.line_ends)
     )
-
-
-def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
-    batch: list[Document] = []
-    size = 0
-    for document in documents:
-        batch.append(document)
-        size += len(document.text)
-        if size >= _BATCH_CHARACTERS:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
