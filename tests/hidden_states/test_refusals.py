@@ -16,8 +16,8 @@ from tests.hidden_states import models
 def test_an_unknown_architecture_has_no_att_but_has_ffn() -> None:
     model = models.make("StableLm")
     message = (
-        r"where 'att' is in stablelm models is not known \(known: .*\): use --keys ffn, or name the last block's "
-        "feed-forward layer with --att-module"
+        r"where 'att' is in stablelm models is not known \(known: .*\): use --keys ffn, or name "
+        "the last block's feed-forward layer with --att-module"
     )
     with pytest.raises(KnnlmError, match=message):
         StateReader(model)

@@ -31,7 +31,8 @@ KINDS = {
     ),
     "choice": (
         "multiple_choice",
-        'doc_to_text: "{{text}}"\ndoc_to_choice: ["cat", "dogs"]\ndoc_to_target: 0\nmetric_list:\n  - metric: acc',
+        'doc_to_text: "{{text}}"\ndoc_to_choice: ["cat", "dogs"]\ndoc_to_target: 0\n'
+        "metric_list:\n  - metric: acc",
     ),
     "writing": (
         "generate_until",
