@@ -1,8 +1,7 @@
 """A store of a real model: perplexities, and speed with and without retrieval, side by side in one
 run.
 
-    .venv/bin/python benchmarks/adapt.py STORE --name NAME --valid VALID --test TEST
-                                         [--into docs/results/adapt.json]
+    .venv/bin/python benchmarks/adapt.py STORE --name NAME --valid VALID --test TEST [--into docs/results/adapt.json]
 
 Tunes, evaluates, generates the same number of tokens with the base LM and with the kNN-LM in turn,
 and builds a store of a part of the test text in turn with bare passes of the model's body over the

@@ -1,8 +1,7 @@
 """A store of a real model pressed to clusters: perplexities beside those of the search, and what
 pressing takes.
 
-    python benchmarks/clusters.py STORE --name NAME --valid VALID --test TEST
-                                  [--into docs/results/clusters.json]
+    python benchmarks/clusters.py STORE --name NAME --valid VALID --test TEST [--into docs/results/clusters.json]
 
 The store is tuned already, and searched as it was tuned. `against` is the perplexity with clusters
 over that with the search, with the interval of a paired bootstrap. The record goes into the JSON

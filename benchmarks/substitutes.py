@@ -1,20 +1,17 @@
 """Learning a head from a store beside the bare matrix products, and beside learning it through the
 frozen LM.
 
-    .venv/bin/python benchmarks/substitutes.py [--preset laptop] [--batch 256] [--steps 30]
-                                               [--repeats 5] [--characters 1500]
+    .venv/bin/python benchmarks/substitutes.py [--preset laptop] [--batch 256] [--steps 30] [--repeats 5]
+                                               [--characters 1500]
 
 Updates of one embedding a word over att, `batch` rows each, five ways, interleaved, medians of rows
 a second:
 
-    store     knnlm.training: rows from the store's files, shuffled, loss, backward, AdamW; one
-              whole epoch
+    store     knnlm.training: rows from the store's files, shuffled, loss, backward, AdamW; one whole epoch
     memory    the same products, loss and AdamW on one batch that is in memory already
     through   the frozen LM run over the windows that give the same rows, then the same update
-    bare      the same with windows that do not overlap, so that most tokens have less context
-              than the store's
-    dropout   as bare, with dropout on in the frozen LM: what the paper's code does (and what
-              keeps a CPU busy drawing)
+    bare      the same with windows that do not overlap, so that most tokens have less context than the store's
+    dropout   as bare, with dropout on in the frozen LM: what the paper's code does (and what keeps a CPU busy drawing)
 
 The others make `steps` updates. `--preset paper --batch 3072 --characters 60 --steps 2 --repeats 3`
 has the shape of the paper's LM, whose body is worth several of its output embedding (the laptop's

@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
-import knnlm
+from knnlm import KNNLM, Datastore
 from knnlm.models.presets import SMOKE, new_model
 from knnlm.text.local_files import Files
 from knnlm.text.tokenizer import train_tokenizer
@@ -55,11 +55,11 @@ def prose(seed: int, sentences: int) -> str:
 def texts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Small train, valid and test files of prose."""
     folder = tmp_path_factory.mktemp("texts")
-    found = {}
+    files = {}
     for seed, (name, sentences) in enumerate({"train": 400, "valid": 60, "test": 60}.items()):
-        found[name] = folder / f"{name}.txt"
-        found[name].write_text(prose(seed, sentences))
-    return found
+        files[name] = folder / f"{name}.txt"
+        files[name].write_text(prose(seed, sentences))
+    return files
 
 
 @pytest.fixture(scope="session")
@@ -78,11 +78,10 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory, texts: dict[str, Path])
 def tuned_store(
     tmp_path_factory: pytest.TempPathFactory, tiny_model: Path, texts: dict[str, Path]
 ) -> Path:
-    """A store of the tiny model, tuned with exact search; nobody may change it."""
-    where = tmp_path_factory.mktemp("tuned") / "store"
-    knnlm.build(tiny_model, where, texts["train"])
-    knnlm.tune(where, texts["valid"], k=32)
-    return where
+    """A datastore of the tiny model, tuned with exact search; nobody may change it."""
+    path = tmp_path_factory.mktemp("tuned") / "store"
+    KNNLM(Datastore.build(tiny_model, texts["train"], path)).tune(texts["valid"], k=32)
+    return path
 
 
 @pytest.fixture

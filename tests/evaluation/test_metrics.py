@@ -5,7 +5,8 @@ import math
 import numpy as np
 from numpy.testing import assert_allclose
 
-from knnlm.evaluation.metrics import evenly_spaced, helping, perplexity, ratio_interval
+from knnlm.datastore.sampling import evenly_spaced
+from knnlm.evaluation.metrics import helping, perplexity, ratio_interval
 
 
 def test_perplexity_of_a_uniform_guess_is_the_number_of_choices() -> None:

@@ -21,7 +21,7 @@ from knnlm.experiments import (
 )
 from knnlm.experiments.lms import BaseLM, LMs
 from knnlm.experiments.records import WORK, make_claim
-from knnlm.text.documents import Files
+from knnlm.text.local_files import Files
 
 ATT = SearchSpec()
 

@@ -1,6 +1,7 @@
 """The demo, whole, at its smallest size; interrupted and rerun; and what its page says."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,7 @@ def test_the_next_commands_find_settings_and_clusters(
 
 def test_settings_that_the_user_tuned_since_are_kept(folder: Path) -> None:
     store = open_entries(folder / "store")
-    own = load_settings(store)[0]._replace(text="of the user", lam=0.125)
+    own = replace(load_settings(store)[0], text="of the user", lam=0.125)
     save_settings(store, own)
     assert run(["demo", "--scale", "smoke", "--out", str(folder)]) == 0
     assert load_settings(store)[0] == own

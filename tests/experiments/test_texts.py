@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from knnlm.experiments.texts import HubArticles, Portions, open_texts
-from knnlm.text.documents import HubDataset
+from knnlm.text.hub import HubDataset
 
 
 def test_lines_of_the_hub_are_joined_into_articles(tmp_path: Path) -> None:
@@ -22,7 +22,7 @@ def test_lines_of_the_hub_are_joined_into_articles(tmp_path: Path) -> None:
     ]
     rows = "\n".join(json.dumps({"text": line}) for line in lines)
     (tmp_path / "train.jsonl").write_text(rows + "\n")
-    joined = list(HubArticles(HubDataset(str(tmp_path), None, "train")))
+    joined = list(HubArticles(HubDataset(str(tmp_path)).open("train")))
     assert [d.name.partition(": ")[2] for d in joined] == ["One", "Two"]
     assert "more" in joined[0].text
     assert joined[0].line_ends

@@ -51,10 +51,10 @@ def test_recall_is_of_the_exact_neighbors(workspace: Workspace) -> None:
     assert workspace.recall(INDEX._replace(zeros=0.2), 16) is None
 
 
-def test_real_scores_are_those_of_the_stored_states(workspace: Workspace) -> None:
+def test_exact_scores_are_those_of_the_stored_states(workspace: Workspace) -> None:
     spec = SearchSpec(exact=False, factory="PQ4x4", nprobe=1)
     data = workspace.data(spec)
-    near = workspace.neighbors(spec, "test", 8, "real").read(0, 20)
+    near = workspace.neighbors(spec, "test", 8, "exact").read(0, 20)
     query, entry = data.test.key("att").all()[0], data.store.key("att").gather(near.ids[0])
     distances = ((query.astype(np.float32) - entry.astype(np.float32)) ** 2).sum(1)
     assert near.scores[0] == pytest.approx(-distances, rel=1e-4)

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from knnlm import api
+from knnlm.api import Datastore
 from knnlm.datastore.entries import Entries, open_entries
 from knnlm.models.load import LanguageModel, load_model
-from knnlm.text.local_files import Files
 
 
 @pytest.fixture(scope="session")
@@ -21,7 +20,7 @@ def built(
     tmp_path_factory: pytest.TempPathFactory, lm: LanguageModel, texts: dict[str, Path]
 ) -> Path:
     out = tmp_path_factory.mktemp("search") / "store"
-    api.build(lm, out, texts["train"])
+    Datastore.build(lm, texts["train"], out)
     return out
 
 
@@ -34,4 +33,4 @@ def store(built: Path, tmp_path: Path) -> Entries:
 
 @pytest.fixture
 def queries(store: Entries, lm: LanguageModel, texts: dict[str, Path]) -> Entries:
-    return api.queries(store, Files((texts["valid"],)), lm)
+    return Datastore(store, lm).queries(texts["valid"])

@@ -47,8 +47,7 @@ _SWITCHES = (
 
 app = typer.Typer(
     name="knnlm",
-    help="Nearest-neighbour language models from any causal LM and any text. "
-    "Start with: knnlm demo",
+    help="Nearest-neighbor language models from any causal LM and any text. Start with: knnlm demo",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
