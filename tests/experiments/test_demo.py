@@ -72,7 +72,8 @@ def test_the_next_commands_find_settings_and_clusters(
 ) -> None:
     assert run(["info", str(folder / "store"), "--json"]) == 0
     capsys.readouterr()
-    assert len(load_settings(open_entries(folder / "store"))) == 8
+    settings = load_settings(open_entries(folder / "store"))
+    assert sorted(s.component for s in settings) == ["clusters", *["knn"] * 8]
     test = ["--embedded", "--json"]
     assert run(["eval", str(folder / "store"), *test]) == 0
     assert run(["eval", str(folder / "store"), *test, "--component", "clusters"]) == 0
@@ -83,10 +84,12 @@ def test_the_next_commands_find_settings_and_clusters(
 
 def test_settings_that_the_user_tuned_since_are_kept(folder: Path) -> None:
     store = open_entries(folder / "store")
-    own = replace(load_settings(store)[0], text="of the user", lam=0.125)
-    save_settings(store, own)
-    assert run(["demo", "--scale", "smoke", "--out", str(folder)]) == 0
-    assert load_settings(store)[0] == own
+    for component in ("knn", "clusters"):
+        first = next(s for s in load_settings(store) if s.component == component)
+        own = replace(first, text="of the user", lam=0.125)
+        save_settings(store, own)
+        assert run(["demo", "--scale", "smoke", "--out", str(folder)]) == 0
+        assert next(s for s in load_settings(store) if s.component == component) == own
 
 
 def test_a_demo_of_another_scale_is_left_alone(

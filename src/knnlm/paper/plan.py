@@ -18,7 +18,7 @@ from knnlm.training.soft_targets import KEPT
 
 _SOFTMAX, _EXPONENTIAL = 1000.0, 60.0  # slower than matrix products, as in SLOWER
 _TAUS = 50  # passes over the neighbours for each row, about
-_TAUS_LEARNED = 25  # of a substitute, over the LM and over the calibrated one
+_TAUS_LEARNED = 30  # of a substitute, over the LM and over the calibrated one
 _TEMPERATURES = 80
 _PASSES_UNMASKED, _TAUS_A_PASS = 8, 2  # over the LM and over the calibrated one
 _REACH_ROUNDS = 10  # in which the words that are left become fewer
