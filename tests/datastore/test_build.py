@@ -94,7 +94,7 @@ def test_a_document_of_one_token_has_one_row(tmp_path: Path, lm: LanguageModel) 
     assert np.isfinite(store.lm_logprob).all()
 
 
-def test_without_a_first_token_of_its_own_a_text_loses_its_first_token_and_a_document_of_one_has_no_row(
+def test_without_a_first_token_a_text_loses_its_first_token_and_a_document_of_one_has_no_entry(
     tmp_path: Path, lm: LanguageModel
 ) -> None:
     tokenizer = copy.deepcopy(lm.tokenizer)

@@ -19,7 +19,10 @@ from .disk import Disk, run
 from .helpers import committed, contents, library
 from .tables import KIND, write_table
 
-FULL = r"the disk under .* is full: free some space and run the same command again; what was committed so far is kept"
+FULL = (
+    r"the disk under .* is full: free some space and run the same command again; "
+    r"what was committed so far is kept"
+)
 pytestmark = pytest.mark.usefixtures("small_groups")
 
 

@@ -2,10 +2,16 @@
 
 import numpy as np
 import torch
-from knnlm.paper.calibrated import Calibration, calibrate, calibrated_logprobs, tempered_logprobs
 
 from knnlm.datastore.build import build_entries
 from knnlm.datastore.entries import Entries, open_entries
+from knnlm.evaluation.calibration import (
+    Calibration,
+    TemperedLM,
+    calibrate,
+    calibrated_logprobs,
+    unigram_logprobs,
+)
 from knnlm.hidden_states import StateReader
 from knnlm.models.load import LanguageModel
 from knnlm.paper.other_states import other_state
@@ -55,21 +61,19 @@ def test_a_store_of_another_state_says_so(
 def test_a_calibration_that_changes_nothing_is_the_lm(
     lm: LanguageModel, queries: Entries, store: Entries
 ) -> None:
-    ffn = queries.key("ffn").all()
-    same = calibrated_logprobs(
-        lm.model, ffn, queries.targets, store.targets, store.vocab_size, Calibration(1.0, 0.0, 0.0)
-    )
+    scores = TemperedLM(lm.model, queries.key("ffn").all(), queries.targets)
+    unigrams = unigram_logprobs(store.targets, queries.targets, store.vocab_size)
+    same = calibrated_logprobs(scores, unigrams, Calibration(1.0, 0.0, 0.0))
     assert np.allclose(same, queries.lm_logprob, atol=2e-2)  # states are stored in fp16
 
 
 def test_calibration_is_not_worse_than_the_lm_or_the_unigrams(
     lm: LanguageModel, queries: Entries, store: Entries
 ) -> None:
-    ffn = queries.key("ffn").all()
-    found = calibrate(lm.model, ffn, queries.targets, store.targets, store.vocab_size)
-    assert (
-        found.valid_ppl
-        <= np.exp(-tempered_logprobs(lm.model, ffn, queries.targets, 1.0).mean()) + 1e-6
-    )
-    assert 0 <= found.share <= 1
-    assert 1 / 8 <= found.temperature <= 8
+    scores = TemperedLM(lm.model, queries.key("ffn").all(), queries.targets)
+    unigrams = unigram_logprobs(store.targets, queries.targets, store.vocab_size)
+    calibration = calibrate(scores, unigrams)
+    assert calibration.valid_ppl <= np.exp(-scores.logprobs(1.0).mean()) + 1e-6
+    assert calibration.valid_ppl <= np.exp(-unigrams.mean()) + 1e-6
+    assert 0 <= calibration.share <= 1
+    assert calibration.temperature > 0

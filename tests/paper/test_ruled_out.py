@@ -8,12 +8,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from knnlm.paper.calibrated import tempered_logprobs
 
-from knnlm import api
+from knnlm.api import Datastore
 from knnlm.datastore.entries import Entries, open_entries
+from knnlm.evaluation.calibration import TemperedLM
 from knnlm.evaluation.metrics import perplexity
-from knnlm.evaluation.mixing import fit_lambda, fit_shares, mix, mix_all
+from knnlm.evaluation.mixing import fit_lambda, fit_weights, mix, mix_several
 from knnlm.experiments.derive import derive
 from knnlm.files import fingerprint, read_json
 from knnlm.models.load import LanguageModel
@@ -47,8 +47,7 @@ def many(lm: LanguageModel, texts: dict[str, Path], tmp_path: Path) -> Entries:
     for part in range(3):
         files.append(tmp_path / f"{part}.txt")
         files[-1].write_text(" ".join(words[part * 60 : (part + 1) * 60]))
-    api.build(lm, tmp_path / "many", files)
-    return open_entries(tmp_path / "many")
+    return Datastore.build(lm, files, tmp_path / "many").entries
 
 
 def test_every_token_of_the_stream_has_its_row(
@@ -163,16 +162,16 @@ def test_calibrated_lms_are_mixed_at_temperatures_that_fit_the_mixture(smoke: Sm
             head = workshop.lms.model(lm, None).model
             for split, q in zip(each, workshop.queries(lm, None), strict=True):
                 at = factor * base.calibration.temperature
-                each[split].append(tempered_logprobs(head, q.key("ffn").all(), q.targets, at))
+                each[split].append(TemperedLM(head, q.key("ffn").all(), q.targets).logprobs(at))
         for split, q in zip(each, workshop.queries("main", None), strict=True):
             counts = np.bincount(store.targets, minlength=store.vocab_size) + 1
             each[split].append(np.log(counts / counts.sum())[q.targets])
-        shares = fit_shares(each["valid"])
-        ppls[factor] = perplexity(mix_all(each["valid"], shares))
+        shares = fit_weights(each["valid"])
+        ppls[factor] = perplexity(mix_several(each["valid"], shares))
         if factor == found["factor"]:
             assert [*found["shares"], found["unigrams"]] == pytest.approx(shares, abs=1e-4)
             assert found["ppl"] == pytest.approx(
-                perplexity(mix_all(each["test"], shares)), rel=1e-6
+                perplexity(mix_several(each["test"], shares)), rel=1e-6
             )
     assert found["valid_ppl"] == pytest.approx(min(ppls.values()), rel=1e-9)
     assert (
@@ -258,7 +257,8 @@ def test_lists_of_retrieved_words_cover_what_neighbours_cover(smoke: Smoke) -> N
 
 
 def test_places_are_those_of_the_rows(many: Entries, lm: LanguageModel, tmp_path: Path) -> None:
-    whole = api.build(lm, tmp_path / "scored", sorted(tmp_path.glob("?.txt")), logprobs=True)
+    files = sorted(tmp_path.glob("?.txt"))
+    whole = Datastore.build(lm, files, tmp_path / "scored", logprobs=True).entries
     rows = np.sort(np.random.default_rng(0).choice(many.count, 120, replace=False))
     drawn = derive(many, tmp_path / "drawn", many.keys, {}, ids=rows)
     places = drawn.table.columns["position"].all().astype(float)

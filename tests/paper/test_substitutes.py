@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from knnlm.paper.apprentice import first_of_family
+from knnlm.paper.beyond_claims import beyond_claims
 from knnlm.paper.findings import check, gain, with_seed
-from knnlm.paper.learned_claims import HALF, beyond_claims, learned_claims, recovers
+from knnlm.paper.learned_claims import HALF, learned_claims, recovers
 from knnlm.paper.present.shares import points
 from knnlm.paper.present.substitutes import beyond_table, heads_table, rates_table, words
 from knnlm.paper.recipes import beyond, capacity, recipes

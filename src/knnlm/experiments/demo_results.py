@@ -62,7 +62,8 @@ def demo_results(
     shown = KNN(data.store, best.retrieval, best.tuned.temperature)
     tokenizer = workspace.lms.model("main").tokenizer
     return DemoResults(
-        title="knnlm demo: an LM and its nearest neighbors on Python's own documentation",
+        title="knnlm demo: a language model and its nearest neighbors "
+        "on Python's own documentation",
         conditions=tuple(_condition(condition) for condition in measured),
         tokens=data.test.count,
         words=data.test.words,

@@ -169,9 +169,9 @@ def _sizes(scale: Scale) -> list[Claim]:
                 found.append(
                     Claim(
                         name=f"a late row is worth half an early one{search} ({words})",
-                        says="Perplexity falls almost linearly with rows: those of the second half are worth at least half "
-                        "of those of the first. (The effect is a difference of slopes, per whole "
-                        "store.)",
+                        says="Perplexity falls almost linearly with rows: those of the second half "
+                        "are worth at least half of those of the first. (The effect is a "
+                        "difference of slopes, per whole store.)",
                         where=where,
                         margin=0.0,
                         terms=at(1.0, late)

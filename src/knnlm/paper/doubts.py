@@ -184,7 +184,10 @@ def _sign(scale: Scale) -> list[Claim]:
 
 def more_are_worse(scale: Scale) -> str:
     """The name of a claim about embeddings of one recipe."""
-    return f"{scale.learning.sizes[-1]} embeddings a word are worse than one by the same recipe (each at its own τ)"
+    return (
+        f"{scale.learning.sizes[-1]} embeddings a word are worse than one by the same recipe "
+        "(each at its own τ)"
+    )
 
 
 def _learned(scale: Scale) -> list[Claim]:

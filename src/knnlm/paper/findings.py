@@ -5,9 +5,9 @@ the relative change of perplexity per word that Δ stands for: S(att) - S(ffn) g
 ppl(ffn)/ppl(att) - 1, above zero where att is better. Per word, because the paper's are, and
 because words cut into more pieces have smaller changes for each piece.
 
-                     "more"                                   "same"                  "no more"
-    does not hold    the interval lies below the margin       outside ± margin        else, where it lies above zero
-    holds            else, where it lies above zero           within ± margin         below the margin
+                     "more"                        "same"              "no more"
+    does not hold    interval below the margin     outside ± margin    else, where above zero
+    holds            else, where above zero        within ± margin     below the margin
     undecided        the interval allows both, or the seeds disagree about the sign.
     no question      another claim, on which this one stands (`given`), does not hold.
 

@@ -1,5 +1,5 @@
-"""Claims about substitutes of the store: the paper's (section 4, appendices B, C and E.6.3), and
-how near to the neighbours' gain one comes without a search. Knows no records.
+"""Claims about substitutes of the store: the paper's (section 4, appendices B, C and E.6.3). Ours
+are in beyond_claims.py. Knows no records.
 
 The paper mixes every substitute with the LM at τ = 1; so do its claims here, and again with each at
 its own τ. What is scored by L2 has no such claim at τ = 1, which means another peakiness at every
@@ -15,14 +15,14 @@ from knnlm.paper.expected import Published, printed_row
 from knnlm.paper.findings import OVER, OVER_CALIBRATED, Claim, Compared, Term, better, gain, times
 from knnlm.paper.recipes.adaptive import SIZINGS
 from knnlm.paper.recipes.baselines import exactly, paper_arm
-from knnlm.paper.recipes.beyond import combinations, network, taught
 from knnlm.paper.recipes.clusters import pressed
 from knnlm.paper.recipes.substitutes import STATES, both
-from knnlm.paper.rows import Combined, Learned, Unmasked
+from knnlm.paper.rows import Learned
 from knnlm.paper.scales import Scale
 
 FIELDS = {"as_learned": "τ = 1", "tuned": "each at its own τ"}
-HALF, NEARLY_ALL = 0.5, 0.9
+HALF = 0.5
+_HEADS = "tab:input_representation"
 Sense = Literal["more", "same", "no more"]
 
 
@@ -35,92 +35,6 @@ def learned_claims(scale: Scale) -> tuple[Claim, ...]:
         *_softmaxes(scale),
         *_pressed(scale),
         *_interpolated(scale),
-    )
-
-
-def beyond_claims(scale: Scale) -> tuple[Claim, ...]:
-    """Ours: which substitutes have nine tenths of the neighbours' gain, over the LM and over the
-    calibrated LM."""
-    n = scale.learning.clusters[0]
-    tried: list[tuple[str, Learned | Combined]] = [
-        ("a head on att", Learned()),
-        ("heads on att and ffn", both()),
-        ("a network", network(scale)),
-        (f"{n}V clusters of att, learned further", pressed("att", n, fitted=True)),
-        *(
-            (f"{size:g}V clusters of {state}", pressed(state, size))
-            for size in (*scale.learning.fewer[:1], n)
-            for state in STATES
-        ),
-        *(
-            (
-                f"{'a network' if row.kind == 'network' else 'a head on att'}, {row.soft:.0%} "
-                "taught by neighbours",
-                row,
-            )
-            for row in taught(scale)
-        ),
-        *((f"{describe(row)}", row) for row in combinations(scale) if not row.neighbours),
-    ]
-    found = [
-        claim
-        for name, row in tried
-        for claim in (
-            recovers(scale, name, row, NEARLY_ALL, "tuned", "base"),
-            recovers(scale, name, row, NEARLY_ALL, "on_calibrated", "calibrated"),
-        )
-    ]
-    knn = exactly(paper_arm(scale))
-    calibrated = Claim(
-        name=f"calibrating the LM: {NEARLY_ALL:.0%} of the neighbours' gain",
-        where="beyond",
-        margin=0.0,
-        says="A temperature and a unigram share, nothing retrieved or learned.",
-        given=gain(knn, "tuned"),
-        terms=(*gain(knn, "calibrated"), *times(-NEARLY_ALL, gain(knn, "tuned"))),
-    )
-    alike = [
-        Claim(
-            name=f"{n}V clusters of {state} do what all rows do (over the calibrated LM)",
-            where="beyond",
-            sense="same",
-            says="Pressing the store loses little of what it says without a mask.",
-            terms=better(pressed(state, n), Unmasked(state=state), "on_calibrated"),
-        )
-        for state in STATES
-    ]
-    helped = Combined((Learned(),), (knn,))
-    more = combinations(scale)[-1]
-    return (
-        calibrated,
-        *found,
-        *alike,
-        Claim(
-            name="neighbours still help beside a head on att",
-            where="beyond",
-            says="What they add is not all learned.",
-            terms=better(helped, Learned(), "tuned"),
-        ),
-        Claim(
-            name="neighbours still help beside all substitutes",
-            where="beyond",
-            says="What they add is not all learned.",
-            terms=better(more, Combined(more.parts), "on_calibrated"),
-        ),
-    )
-
-
-def describe(row: Combined) -> str:
-    """A combination in words."""
-
-    def part(p: Learned) -> str:
-        named = {"network": "a network", "clusters": f"clusters of {p.state}"}
-        return named.get(p.kind, f"a head on {p.state}") + (
-            " taught by neighbours" if p.soft else ""
-        )
-
-    return " + ".join(
-        [*map(part, row.parts), *(f"neighbours ({arm.state})" for arm in row.neighbours)]
     )
 
 
@@ -166,8 +80,15 @@ def _both_taus(
 
 
 def _heads(scale: Scale) -> list[Claim]:
-    where, label = "section 4.1", "tab:input_representation"
-    theirs = {s: printed_row(label, key=s, size=1) for s in STATES}
+    return [*_heads_help(), *_att_or_ffn(), *_heads_or_neighbours(scale)]
+
+
+def _printed_heads() -> dict[str, Published]:
+    return {s: printed_row(_HEADS, key=s, size=1) for s in STATES}
+
+
+def _heads_help() -> list[Claim]:
+    where, theirs = "section 4.1", _printed_heads()
     found: list[Claim] = []
     for state in STATES:
         row, cells = Learned(state=state), theirs[state]
@@ -197,11 +118,15 @@ def _heads(scale: Scale) -> list[Claim]:
             paper=ffn.base / ffn.cells["ppl"] - 1,
         )
     )
-    att = Learned()
-    found += _both_taus(
+    return found
+
+
+def _att_or_ffn() -> list[Claim]:
+    att, theirs = Learned(), _printed_heads()
+    found = _both_taus(
         "a head on att beats a head on ffn",
         "att is the better second view, mixed with the LM.",
-        where,
+        "section 4.1",
         {f: better(att, Learned(state="ffn"), f) for f in FIELDS},
         _effect(theirs["att"], theirs["ffn"]),
     )
@@ -213,16 +138,20 @@ def _heads(scale: Scale) -> list[Claim]:
             terms=better(att, Learned(state="ffn"), "on_calibrated"),
         )
     )
-    knn = exactly(paper_arm(scale))
-    big = printed_row(label, key="att", size="big")
+    return found
+
+
+def _heads_or_neighbours(scale: Scale) -> list[Claim]:
+    where, att, knn = "section 4.1", Learned(), exactly(paper_arm(scale))
+    big = printed_row(_HEADS, key="att", size="big")
     says = "The learned matrix is not as good as the store."
-    found += [
+    return [
         Claim(
             name="neighbours beat a head on att (each at one τ)",
             where=where,
             says=says,
             terms=better(knn, att, "shared", "as_learned"),
-            paper=_effect(big, theirs["att"]),
+            paper=_effect(big, _printed_heads()["att"]),
         ),
         Claim(
             name="neighbours beat a head on att (each at its own τ)",
@@ -236,14 +165,11 @@ def _heads(scale: Scale) -> list[Claim]:
             says=says,
             terms=better(knn, att, "on_calibrated"),
         ),
-    ]
-    found += [
         recovers(scale, "a head on att", att, HALF, "tuned", "base"),
         recovers(scale, "a head on att", att, HALF, "on_calibrated", "calibrated"),
         recovers(scale, "heads on att and ffn", both(), HALF, "tuned", "base"),
         recovers(scale, "heads on att and ffn", both(), HALF, "on_calibrated", "calibrated"),
     ]
-    return found
 
 
 def _capacity(scale: Scale) -> list[Claim]:
@@ -335,7 +261,8 @@ def _pressed(scale: Scale) -> list[Claim]:
             row = pressed(state, size, fitted)
             found += [
                 Claim(
-                    name=f"{size}V {words} of {state} have less than half of the neighbours' gain ({when})",
+                    name=f"{size}V {words} of {state} have less than half of the neighbours' gain "
+                    f"({when})",
                     where=where,
                     sense="no more",
                     says="Compressing the store does not work.",
@@ -368,7 +295,8 @@ def _interpolated(scale: Scale) -> list[Claim]:
             )
             found.append(
                 Claim(
-                    name=f"the interpolated loss does not beat the calibrated LM ({state}, {_a_word(n)})",
+                    name="the interpolated loss does not beat the calibrated LM "
+                    f"({state}, {_a_word(n)})",
                     where="beyond",
                     says="Nothing is gained over the calibrated LM.",
                     sense="no more",

@@ -1,9 +1,11 @@
 """Sparse distributions without the neighbours' distances: which words, and what each is scored by.
 
-    p(w) = softmax(s(w, h)/τ) over a list of words          s: the LM's own logits, or -‖W_sm[w] - h‖²
+    p(w) = softmax(s(w, h)/τ) over a list of words
+    s(w, h) = the LM's own logits, or -‖W_sm[w] - h‖²
 
 likeliest    the words that the LM itself holds likeliest (appendix E.2: is it sparsity alone?)
-relisted     the words that were retrieved, scored by the LM or by their distance to the output embedding (E.1, E.2)
+relisted     the words that were retrieved, scored by the LM or by their distance to the output
+             embedding (E.1, E.2)
 
 Both give "neighbours" whose ids are words, so that votes, τ and λ work on them as on any others.
 Knows no rows."""

@@ -15,6 +15,9 @@ from knnlm.experiments.workspace import SearchData
 from knnlm.paper.numbers import Base, Sums, base_numbers, or_none
 from knnlm.paper.rows import Unmasked
 
+_PRECISION = 1.1
+"""Of τ: steps of a quarter octave, since every further one is a pass over all rows."""
+
 
 def unmasked(row: Unmasked, m: SearchData, base: Base) -> dict[str, Any]:
     """τ, λ and perplexities over both LMs."""
@@ -24,7 +27,10 @@ def unmasked(row: Unmasked, m: SearchData, base: Base) -> dict[str, Any]:
         "on_calibrated": (base.calibrated_valid, base.calibrated_test),
     }
     scores = RememberedScores(component.target_scores(m.valid))
-    points = {name: best_temperature(valid, scores) for name, (valid, _) in lms.items()}
+    points = {
+        name: best_temperature(valid, scores, precision=_PRECISION)
+        for name, (valid, _) in lms.items()
+    }
     taus = [point.temperature for point in points.values()]
     test = component.target_scores(m.test).several(taus)
     sums = Sums(m, base)

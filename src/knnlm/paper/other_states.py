@@ -1,7 +1,8 @@
 """States other than att and ffn, for one question: is it the layer or its LayerNorm? Only for the
 LMs we train (OPT).
 
-att-raw       what the LayerNorm before the last feed-forward layer reads: att before it is normalised
+att-raw       what the LayerNorm before the last feed-forward layer reads: att before it is
+              normalised
 att-earlier   att of the block before the last
 """
 

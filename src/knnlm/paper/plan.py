@@ -18,9 +18,9 @@ from knnlm.training.soft_targets import KEPT
 
 _SOFTMAX, _EXPONENTIAL = 1000.0, 60.0  # slower than matrix products, as in SLOWER
 _TAUS = 50  # passes over the neighbours for each row, about
-_TAUS_LEARNED = 25  # of a substitute, over the LM and over the calibrated one
+_TAUS_LEARNED = 30  # of a substitute, over the LM and over the calibrated one
 _TEMPERATURES = 80
-_TAUS_UNMASKED = 9
+_PASSES_UNMASKED, _TAUS_A_PASS = 8, 2  # over the LM and over the calibrated one
 _REACH_ROUNDS = 10  # in which the words that are left become fewer
 
 
@@ -123,7 +123,9 @@ def _reach(row: Reach, scale: Scale) -> Step:
 def _unmasked(row: Unmasked, scale: Scale) -> Step:
     """All scores of both texts, and their exponentials at every τ that is looked at closely."""
     rows, queries = scale.sizes.train, scale.sizes.valid + scale.sizes.test
-    work = queries * rows * (2 * scale.shape(row.of).width + _EXPONENTIAL * _TAUS_UNMASKED)
+    looks = _PASSES_UNMASKED * scale.sizes.valid + scale.sizes.test
+    products = 2 * scale.shape(row.of).width
+    work = rows * looks * (products + _EXPONENTIAL * _TAUS_A_PASS)
     return Step("unmasked", f"{row.name}: {queries:,} tokens, {rows:,} rows", work, 0)
 
 

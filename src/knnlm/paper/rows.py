@@ -143,7 +143,7 @@ class Words:
 @dataclass(frozen=True, kw_only=True)
 class Learned:
     """Something learned from the rows of the store in the place of the neighbours
-    (learning/substitutes.py)."""
+    (training/initial.py)."""
 
     of: str = "main"
     step: int | None = None

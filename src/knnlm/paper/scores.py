@@ -1,7 +1,8 @@
 """Other scores for neighbours that were found already, and the neighbours that zero rows would add.
 No search here.
 
-decoded    real mask, FAISS score: similarity to the rows as an index decodes them (Table 3's missing arm)
+decoded    real mask, FAISS score: similarity to the rows as an index decodes them (Table 3's
+           missing arm)
 half       real scores in fp16, as the paper's code recomputes them (F6)
 flipped    an L2 index's distances taken for similarities (F4)
 with_zeros what exact search returns when all-zero rows lie among the others (F1)"""

@@ -5,9 +5,9 @@ of the training text.
 
 (appendix E.6.2, which has the first alone.) h_sm is read from the store, so the teacher's body is
 not run again; neighbours are those of other documents, with the λ and τ that are best on validation
-text for exact search on att, and p_kNN holds their likeliest words only (learning/soft.py). The
-first token of a document, which nothing predicts, is left out. Knows nothing of the loop that
-learns."""
+text for exact search on att, and p_kNN holds their likeliest words only
+(training/soft_targets.py). The first token of a document, which nothing predicts, is left out.
+Knows nothing of the loop that learns."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -37,8 +37,8 @@ def rows_of_stream(documents: Sequence[DocumentInfo]) -> NDArray[np.int64]:
 
 
 class Neighbours(NamedTuple):
-    """What neighbours say (learning/soft.py), found when it is asked for, and how much they have to
-    say."""
+    """What neighbours say (training/soft_targets.py), found when it is asked for, and how
+    much they have to say."""
 
     table: Callable[[], Table]
     tau: float
@@ -46,7 +46,7 @@ class Neighbours(NamedTuple):
 
 
 class SoftLabels:
-    """A teacher (lm/train.py); describing it finds nothing."""
+    """A teacher (training/language_model.py); describing it finds nothing."""
 
     def __init__(self, store: Entries, model: Any, neighbours: Neighbours | None = None) -> None:
         self.store, self.model, self.neighbours = store, model, neighbours

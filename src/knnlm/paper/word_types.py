@@ -1,7 +1,8 @@
 """Appendix D's analysis of words: how often each token type is helped, how long it is, how varied
 its neighbours are.
 
-    H_forward(w) = -Σ p(after|w) log p(after|w)        H_backward(w) = -Σ p(before|w) log p(before|w)
+    H_forward(w) = -Σ p(after|w) log p(after|w)
+    H_backward(w) = -Σ p(before|w) log p(before|w)
 
 over the bigrams of the stored text, in nats. "Word" is the paper's: a type of the vocabulary. Knows
 tokens and which of them were helped; nothing of how."""

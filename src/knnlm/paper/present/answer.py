@@ -121,7 +121,8 @@ def _answer(named: Named, records: Records, scale: Scale) -> list[str]:
         if versus.low > -NEAR and versus.high < NEAR
         else "not clearly better or worse than"
     )
-    as_well = f"{'less well than' if versus.low > 0 else 'better than' if versus.high < 0 else alike} neighbours"
+    compared = "less well than" if versus.low > 0 else "better than" if versus.high < 0 else alike
+    as_well = f"{compared} neighbours"
     text = [
         f"**The answer.** On test text the LM has perplexity {r['base']['ppl']:.1f} per token, "
         "with exact neighbours "

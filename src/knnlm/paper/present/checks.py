@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from knnlm.paper.beyond_claims import beyond_claims
 from knnlm.paper.claims import claims
 from knnlm.paper.doubts import audit, doubts
 from knnlm.paper.findings import Finding, Records, check
-from knnlm.paper.learned_claims import beyond_claims, learned_claims
+from knnlm.paper.learned_claims import learned_claims
 from knnlm.paper.place_findings import place_findings, stolen_findings
 from knnlm.paper.ruled_claims import ruled_claims
 from knnlm.paper.scales import Scale

@@ -53,7 +53,10 @@ def sizes(records: Records, scale: Scale, field: str) -> Figure:
                 )
             )
     words = "one τ for all" if field == "shared" else "each point at its own τ"
-    caption = f"Test perplexity against the share of the store that is used, {words}; bars span the random parts drawn."
+    caption = (
+        f"Test perplexity against the share of the store that is used, {words}; bars span the "
+        "random parts drawn."
+    )
     base = _base(records, paper_arm(scale))
     return plot(f"sizes-{field}", caption, lines, "share of the store, %", base=base)
 
@@ -148,7 +151,10 @@ def approximations(records: Records, scale: Scale) -> Figure:
     ]
     exact = records.get(replace(paper_arm(scale), mask="exact", score="real").name)
     level = exact["results"]["tuned"]["ppl"] if exact is not None else None
-    caption = "Test perplexity at the tuned τ against the recall of the mask; the dashed line is exact search."
+    caption = (
+        "Test perplexity at the tuned τ against the recall of the mask; the dashed line is exact "
+        "search."
+    )
     return plot(
         "approximations",
         caption,

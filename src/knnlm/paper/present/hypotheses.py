@@ -3,8 +3,9 @@ that says.
 
 A hypothesis is decided by a finding in one of three ways:
 
-    by itself    something is mixed in instead of neighbours: ruled out where it does not help, a part at most where it
-                 helps less than half as much as neighbours do, not ruled out else
+    by itself    something is mixed in instead of neighbours: ruled out where it does not help, a
+                 part at most where it helps less than half as much as neighbours do, not ruled out
+                 else
     against      a finding that speaks against it: ruled out where that holds
     for          a finding that says what it says: ruled out where that does not hold
 
@@ -47,8 +48,17 @@ class Hypothesis(NamedTuple):
 
 def hypotheses(records: Records, scale: Scale) -> tuple[Hypothesis, ...]:
     """In the paper's order."""
-    lms, step = len(scale.ruled_out.ensemble) + 1, scale.lm("memorised").preset.keep[-1]
-    loss, learned = "the interpolated loss", "(att, one embedding a word)"
+    return (
+        *_of_words(records, scale),
+        *_of_places(),
+        *_of_ensembles(scale),
+        *_of_memory(scale),
+        *_of_losses(),
+    )
+
+
+def _of_words(records: Records, scale: Scale) -> tuple[Hypothesis, ...]:
+    """Metrics, and which words have the probability."""
     return (
         Hypothesis(
             "It is the mixture of two metrics: the LM's is IP, the neighbours' L2",
@@ -80,6 +90,12 @@ def hypotheses(records: Records, scale: Scale) -> tuple[Hypothesis, ...]:
             {"with duplicates": by_choice(scale, True), "each once": by_choice(scale, False)},
             records,
         ),
+    )
+
+
+def _of_places() -> tuple[Hypothesis, ...]:
+    """Places in the text, and words that cannot be chosen."""
+    return (
         Hypothesis(
             "It is the window: the gain depends on how much context it holds",
             "the third of the tokens with most context, not with least: what neighbours gain, per "
@@ -99,6 +115,13 @@ def hypotheses(records: Records, scale: Scale) -> tuple[Hypothesis, ...]:
             "against",
             (STOLEN, None),
         ),
+    )
+
+
+def _of_ensembles(scale: Scale) -> tuple[Hypothesis, ...]:
+    """Other LMs mixed with the LM."""
+    lms = len(scale.ruled_out.ensemble) + 1
+    return (
         _over(
             "It is an ensemble: a second LM would do more",
             "a second LM, not neighbours",
@@ -117,6 +140,13 @@ def hypotheses(records: Records, scale: Scale) -> tuple[Hypothesis, ...]:
             "against",
             f"neighbours still help {lms} LMs",
         ),
+    )
+
+
+def _of_memory(scale: Scale) -> tuple[Hypothesis, ...]:
+    """LMs that memorised the text, and LMs taught by soft labels."""
+    step = scale.lm("memorised").preset.keep[-1]
+    return (
         _over(
             "It is memory of the training text",
             "an LM that memorised it",
@@ -147,6 +177,13 @@ def hypotheses(records: Records, scale: Scale) -> tuple[Hypothesis, ...]:
             "against",
             "an LM taught by the LM is no better than one taught by the text",
         ),
+    )
+
+
+def _of_losses() -> tuple[Hypothesis, ...]:
+    """A head that learned to be mixed."""
+    loss, learned = "the interpolated loss", "(att, one embedding a word)"
+    return (
         Hypothesis(
             "A second softmax would do, if it learned to be mixed",
             "one on att, learned by the mixture's loss",

@@ -100,7 +100,8 @@ def missing(records: Records, scale: Scale) -> str:
             lacking.append(f"{recipe.name} ({len(absent)})")
     if not lacking:
         return f"All {len(every)} rows of the recipes are here."
-    return f"{len(every & records.keys())} of {len(every)} rows are here; missing: {', '.join(lacking)}."
+    here = f"{len(every & records.keys())} of {len(every)} rows are here"
+    return f"{here}; missing: {', '.join(lacking)}."
 
 
 def _machine(made: dict[str, Any]) -> str:

@@ -131,7 +131,10 @@ def width(records: Records, scale: Scale) -> Figure | None:
         ]
     if not panels[EFFECTS[0]][0].x:
         return None
-    caption = "The main effects, each arm at its tuned τ, against the width of the base LM; bars are 95 % intervals."
+    caption = (
+        "The main effects, each arm at its tuned τ, against the width of the base LM; bars are "
+        "95 % intervals."
+    )
     return _panels("regimes-width", caption, panels, "width")
 
 

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 from knnlm.experiments.records import load_records
 from knnlm.files import finite, write_bytes
 from knnlm.paper.findings import Finding, Records
-from knnlm.paper.present import sections, tables, words
+from knnlm.paper.present import lm_tables, sections, tables, words
 from knnlm.paper.present.answer import answer
 from knnlm.paper.present.checks import all_findings, measured
+from knnlm.paper.present.finding_tables import findings_table
 from knnlm.paper.present.formats import section
 from knnlm.paper.present.making import making
 from knnlm.paper.recipes.baselines import paper_arm
@@ -99,7 +100,7 @@ def content(records: Records, scale: Scale) -> list[Section]:
         section("How to read it", [_EFFECT]),
         section(
             "The paper's claims",
-            [words.counts(found.paper), tables.findings_table(measured(found.paper))],
+            [words.counts(found.paper), findings_table(measured(found.paper))],
         ),
         section("Table 1: which state, which similarity", sections.baselines_part(records, scale)),
         section(
@@ -108,7 +109,7 @@ def content(records: Records, scale: Scale) -> list[Section]:
         ),
         section("How large the store is", sections.sizes_part(records, scale)),
         section("How peaky", sections.peaky_part(records, scale)),
-        section("Base LMs of other sizes", [tables.models_table(records, scale)]),
+        section("Base LMs of other sizes", [lm_tables.models_table(records, scale)]),
         section("Which words gain from approximation", sections.words_part(records, scale)),
         section("When each reason holds", sections.regimes_part(records, scale)),
         section("What a sceptic asks", sections.sceptic_part(records, scale, found)),
@@ -152,7 +153,7 @@ def _setup(records: Records, scale: Scale) -> list[Block]:
             "another width, D = "
             f"{shape.width:,}. Training perplexity is that of the updates before, dropout on."
         )
-    return [*parts, tables.lms_table(records)]
+    return [*parts, lm_tables.lms_table(records)]
 
 
 def _empty(block: Block) -> bool:

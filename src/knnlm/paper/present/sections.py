@@ -5,9 +5,17 @@ from typing import Any
 
 from knnlm.paper.claims import FIELDS
 from knnlm.paper.findings import Records
-from knnlm.paper.present import figures, regimes, shares, substitutes, tables, words
+from knnlm.paper.present import (
+    figures,
+    regimes,
+    shares,
+    substitutes,
+    tables,
+    words,
+)
 from knnlm.paper.present import ruled_out as present
 from knnlm.paper.present.checks import Findings, measured
+from knnlm.paper.present.finding_tables import findings_table, survival_table
 from knnlm.paper.present.formats import section
 from knnlm.paper.present.pressed import pressed_figure
 from knnlm.paper.recipes import ensembling, ruled_out, sceptic
@@ -40,7 +48,11 @@ def substitutes_sections(records: Records, scale: Scale, found: Findings) -> lis
     return [
         section(
             "Without a search: the paper's claims about substitutes",
-            [words.counts(found.learned), tables.findings_table(measured(found.learned)), *drawn]
+            [
+                words.counts(found.learned),
+                findings_table(measured(found.learned)),
+                *drawn,
+            ]
             if measured(found.learned)
             else [],
         ),
@@ -60,7 +72,7 @@ def substitutes_sections(records: Records, scale: Scale, found: Findings) -> lis
             "The best without a search",
             [
                 substitutes.beyond_table(records, scale),
-                tables.findings_table(measured(found.beyond)),
+                findings_table(measured(found.beyond)),
             ],
         ),
         section("Learning rates", [substitutes.rates_table(records)]),
@@ -74,7 +86,7 @@ def ruled_out_sections(records: Records, scale: Scale, found: Findings) -> list[
     return [
         section(
             "Hypotheses that the paper ruled out",
-            [tables.findings_table(measured(found.ruled_out))],
+            [findings_table(measured(found.ruled_out))],
         ),
         section(
             "Another metric, or a sparse list of words",
@@ -166,7 +178,7 @@ def sceptic_part(records: Records, scale: Scale, found: Findings) -> list[Block]
         for w in scale.components
     ]
     return [
-        tables.findings_table(measured(found.sceptic)),
+        findings_table(measured(found.sceptic)),
         figures.neighbours(records, rows, whole),
         tables.counts_table(records, rows, whole),
         figures.approximations(records, scale),
@@ -182,9 +194,9 @@ def audit_part(records: Records, scale: Scale, found: Findings) -> list[Block]:
         "paper's τ = 1 was near the best for its own arm and not for others; here that best τ is "
         "another number, so "
         "both are shown.",
-        tables.survival_table(found.paper),
+        survival_table(found.paper),
         words.counts(found.audit),
-        tables.findings_table(measured(found.audit)),
+        findings_table(measured(found.audit)),
         "F1: zero rows.",
         tables.arms_table(records, _named(zeros(scale), "zeros")),
         "F4: the sign of ffn with IP.",

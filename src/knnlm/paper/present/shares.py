@@ -2,6 +2,7 @@
 what it costs."""
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -105,41 +106,12 @@ def _row_of(record: Any) -> ComponentSpec | None:
 
 def shares_figure(records: Records, scale: Scale) -> Figure | None:
     """The share of the neighbours' gain against what a substitute adds and costs."""
-    found = [p for p in points(records, scale) if np.isfinite(p.share.value)]
-    if not found:
+    substitutes = [p for p in points(records, scale) if np.isfinite(p.share.value)]
+    if not substitutes:
         return None
-    knn = records[exactly(paper_arm(scale)).name]["results"]
-    cost = knn["rows"] * scale.shape("main").width
-    calibrated = share_of_calibration(records, exactly(paper_arm(scale)).name)
-    unigrams = scale.shape("main").vocab_size
-    nothing, whole = Effect(0.0, 0.0, 0.0), Effect(1.0, 1.0, 1.0)
-    found.append(
-        Point(CALIBRATED, CALIBRATED, unigrams + 2, unigrams, 0.0, calibrated, nothing, math.inf)
-    )
-    found.append(Point(ITSELF, ITSELF, cost, cost, math.inf, whole, whole, math.inf))
+    shown = [*substitutes, *_references(records, scale)]
     last = [CALIBRATED, ITSELF]
-    families = sorted({p.family for p in found} - set(last)) + last
-    panels = [
-        (("added numbers", [(p.parameters, p.share, p.family) for p in found]), "over the LM"),
-        (
-            (
-                "multiplications for one token",
-                [(p.multiplications, p.share, p.family) for p in found],
-            ),
-            "over the LM",
-        ),
-        (
-            ("added numbers", [(p.parameters, p.over, p.family) for p in found]),
-            "over the calibrated LM",
-        ),
-        (
-            (
-                "multiplications for one token",
-                [(p.multiplications, p.over, p.family) for p in found],
-            ),
-            "over the calibrated LM",
-        ),
-    ]
+    families = sorted({p.family for p in shown} - set(last)) + last
     caption = (
         "The share of the neighbours' gain in log-likelihood that each substitute has without a "
         "search, against the "
@@ -151,41 +123,77 @@ def shares_figure(records: Records, scale: Scale) -> Figure | None:
 
     def draw(canvas: Canvas) -> None:
         grid = canvas.subplots(2, 2, sharex="col", sharey="row")
-        for axes, ((label, values), over) in zip(grid.flat, panels, strict=True):
-            for place, family in enumerate(families):
-                mine = [(x, s) for x, s, f in values if f == family and np.isfinite(s.value)]
-                x, shares = [m[0] for m in mine], [m[1] for m in mine]
-                color, marker = SERIES[place % len(SERIES)], MARKERS[place % len(MARKERS)]
-                if family in (ITSELF, CALIBRATED):
-                    color, marker = INK, "*" if family == ITSELF else "P"
-                filled = color if place < len(SERIES) else "none"
-                axes.scatter(
-                    x,
-                    [100 * s.value for s in shares],
-                    s=24,
-                    marker=marker,
-                    facecolors=filled,
-                    edgecolors=color,
-                    label=family,
-                )
-                axes.vlines(
-                    x,
-                    [100 * s.low for s in shares],
-                    [100 * s.high for s in shares],
-                    color=color,
-                    linewidth=0.8,
-                )
-            axes.axhline(100, color=INK, linewidth=0.9, linestyle=(0, (5, 3)))
-            axes.axhline(0, color=INK, linewidth=0.8)
-            axes.set_xscale("log")
-            axes.xaxis.set_minor_formatter(lambda x, _: "")
-            axes.set_title(f"share of the gain {over}, %", fontsize=9.5)
-            axes.grid(color=INK, alpha=0.12, linewidth=0.6)
+        for axes, panel in zip(grid.flat, _panels(shown), strict=True):
+            _draw_panel(axes, panel, families)
             if axes in grid[1]:
-                axes.set_xlabel(label)
+                axes.set_xlabel(panel.label)
         handles, labels = grid.flat[0].get_legend_handles_labels()
         canvas.legend(
             handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=8.5
         )
 
     return Figure("shares", caption, drawing("shares", caption, (7.0, 6.4), draw))
+
+
+def _references(records: Records, scale: Scale) -> list[Point]:
+    """The calibrated LM and exact search itself, between which the substitutes lie."""
+    knn = exactly(paper_arm(scale))
+    cost = records[knn.name]["results"]["rows"] * scale.shape("main").width
+    calibrated = share_of_calibration(records, knn.name)
+    unigrams = scale.shape("main").vocab_size
+    nothing, whole = Effect(0.0, 0.0, 0.0), Effect(1.0, 1.0, 1.0)
+    return [
+        Point(CALIBRATED, CALIBRATED, unigrams + 2, unigrams, 0.0, calibrated, nothing, math.inf),
+        Point(ITSELF, ITSELF, cost, cost, math.inf, whole, whole, math.inf),
+    ]
+
+
+class _Panel(NamedTuple):
+    """One of the four plots: what is on its x axis, over which LM, and (x, share, family)."""
+
+    label: str
+    over: str
+    values: list[tuple[int, Effect, str]]
+
+
+def _panels(shown: Sequence[Point]) -> list[_Panel]:
+    numbers, products = "added numbers", "multiplications for one token"
+    lm, calibrated = "over the LM", "over the calibrated LM"
+    return [
+        _Panel(numbers, lm, [(p.parameters, p.share, p.family) for p in shown]),
+        _Panel(products, lm, [(p.multiplications, p.share, p.family) for p in shown]),
+        _Panel(numbers, calibrated, [(p.parameters, p.over, p.family) for p in shown]),
+        _Panel(products, calibrated, [(p.multiplications, p.over, p.family) for p in shown]),
+    ]
+
+
+def _draw_panel(axes: Any, panel: _Panel, families: Sequence[str]) -> None:
+    for i, family in enumerate(families):
+        drawn = [(x, s) for x, s, f in panel.values if f == family and np.isfinite(s.value)]
+        x, shares = [x for x, _ in drawn], [s for _, s in drawn]
+        color, marker = SERIES[i % len(SERIES)], MARKERS[i % len(MARKERS)]
+        if family in (ITSELF, CALIBRATED):
+            color, marker = INK, "*" if family == ITSELF else "P"
+        filled = color if i < len(SERIES) else "none"
+        axes.scatter(
+            x,
+            [100 * s.value for s in shares],
+            s=24,
+            marker=marker,
+            facecolors=filled,
+            edgecolors=color,
+            label=family,
+        )
+        axes.vlines(
+            x,
+            [100 * s.low for s in shares],
+            [100 * s.high for s in shares],
+            color=color,
+            linewidth=0.8,
+        )
+    axes.axhline(100, color=INK, linewidth=0.9, linestyle=(0, (5, 3)))
+    axes.axhline(0, color=INK, linewidth=0.8)
+    axes.set_xscale("log")
+    axes.xaxis.set_minor_formatter(lambda x, _: "")
+    axes.set_title(f"share of the gain {panel.over}, %", fontsize=9.5)
+    axes.grid(color=INK, alpha=0.12, linewidth=0.6)

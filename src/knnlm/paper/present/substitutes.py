@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from knnlm.paper.beyond_claims import describe
 from knnlm.paper.expected import Published, published
 from knnlm.paper.findings import OVER, Records, with_seed
-from knnlm.paper.learned_claims import describe
 from knnlm.paper.present.figures import Line, plot
 from knnlm.paper.present.formats import make_row, make_table, number, percent
 from knnlm.paper.present.tables import changes
@@ -288,7 +288,8 @@ def rates_table(records: Records) -> Table:
         learned = record["results"].get("learned", {})
         if "rates" in learned:
             what = record["what"]
-            name = f"{what['kind']} on {what['state'].replace('both', 'att and ffn')}, {what['metric'].upper()}"
+            state = what["state"].replace("both", "att and ffn")
+            name = f"{what['kind']} on {state}, {what['metric'].upper()}"
             name += "" if what["lam"] is None else ", loss of the mixture"
             name += ", taught by neighbours" if what["soft"] else ""
             name += (

@@ -2,7 +2,7 @@
 of Markdown."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,10 +10,9 @@ import numpy as np
 
 from knnlm.paper.claims import FIELDS
 from knnlm.paper.expected import published
-from knnlm.paper.findings import Finding, Records
-from knnlm.paper.present.formats import effect, make_row, make_table, number, percent
-from knnlm.paper.present.words import numbers, outcome, reading
-from knnlm.paper.recipes import audit, baselines, models, recompute
+from knnlm.paper.findings import Records
+from knnlm.paper.present.formats import make_row, make_table, number, percent
+from knnlm.paper.recipes import audit, baselines, recompute
 from knnlm.paper.rows import Arm, Counts, Evaluate, Temperatures, Unmasked
 from knnlm.paper.scales import Scale
 from knnlm.report.document import Table
@@ -30,50 +29,6 @@ PAIRS = {
 def setting(arm: Arm) -> str:
     """Mask and score in the paper's words."""
     return f"{PAIRS[arm.mask]} mask, {PAIRS[arm.score]} score"
-
-
-def findings_table(found: Iterable[Finding]) -> Table:
-    """Claims with verdicts, effects and the paper's."""
-    rows = []
-    for f in found:
-        unit = f.claim.unit
-        seeds = (
-            ", ".join(effect(s, unit) for s in f.seeds)
-            if len(f.seeds) > 1
-            else "one LM"
-            if f.seeds
-            else ""
-        )
-        measured = f.verdict != "not measured"
-        rows.append(
-            (
-                f.claim.name,
-                f"**{outcome(f)}**",
-                effect(f.effect, unit) if measured else "",
-                f"{effect(f.low, unit)} to {effect(f.high, unit)}" if measured else "",
-                seeds,
-                "" if f.claim.paper is None else effect(f.claim.paper, unit),
-                f.claim.where,
-            )
-        )
-    return make_table(
-        ("claim", "verdict", "effect", "95 %", "each seed", "paper", "where"), tuple(rows)
-    )
-
-
-def survival_table(found: Iterable[Finding]) -> Table:
-    """Each conclusion at one τ, as the paper drew it, and with every arm at its own τ."""
-    by_name = {
-        f.claim.name: f for f in found if f.claim.sense == "more" and f.verdict != "not measured"
-    }
-    rows = []
-    for name in by_name:
-        conclusion, mark, _ = name.partition(f" ({FIELDS['shared']})")
-        each = [by_name.get(f"{conclusion} ({words})") for words in FIELDS.values()]
-        if mark and each[2] is not None:
-            said = reading(by_name[name].verdict, each[2].verdict)
-            rows.append((conclusion, *("" if f is None else numbers(f) for f in each), said))
-    return make_table(("conclusion", *FIELDS.values(), "reading"), tuple(rows))
 
 
 def baselines_table(records: Records, scale: Scale, field: str) -> Table:
@@ -260,43 +215,6 @@ def changes(r: Any, ppl: float | None) -> tuple[str, str]:
     return tuple(percent((ppl / base[of]) ** pieces - 1) for of in ("ppl", "calibrated_ppl"))  # type: ignore[return-value]
 
 
-def models_table(records: Records, scale: Scale) -> Table:
-    """Appendix A: ours and the paper's LMs."""
-    rows = []
-    for row in models.recipe(scale).rows:
-        assert isinstance(row, Evaluate)
-        found = records.get(row.name)
-        if found is None:
-            continue
-        r = found["results"]
-        rows.append(
-            (
-                f"{row.arm.lm}: {setting(row.arm)}",
-                f"{r['lm']['parameters'] / 1e6:.2f}M",
-                number(r["base"]["ppl"]),
-                number(r["tuned"]["ppl"]),
-                number(r["base"]["ppl"] - r["tuned"]["ppl"]),
-                *changes(r, r["tuned"]["ppl"]),
-            )
-        )
-    for theirs in published()["tab:knn_other_models"]:
-        assert theirs.base is not None
-        rows.append(
-            (
-                f"paper: {theirs.name}",
-                "",
-                number(theirs.base),
-                number(theirs.cells["interp"]),
-                number(theirs.cells["gain"]),
-                percent(theirs.change),
-                "",
-            )
-        )
-    return make_table(
-        ("row", "parameters", "base LM", "kNN-LM", "gain", "vs base", "vs calibrated"), tuple(rows)
-    )
-
-
 def counts_table(records: Records, rows: Sequence[Counts], whole: Sequence[Unmasked]) -> Table:
     """Perplexity against k, and with all rows."""
     cells = []
@@ -381,57 +299,6 @@ def units_table(records: Records, scale: Scale) -> Table:
         "base per word",
         "interp. per word",
         "vs base per word",
-    )
-    return make_table(columns, tuple(rows))
-
-
-def lms_table(records: Records) -> Table:
-    """Every base LM and checkpoint that a row used."""
-    lms: dict[tuple[str, int, bool], dict[str, Any]] = {}
-    for record in records.values():
-        r = record["results"]
-        for other in r.get("others", []):
-            lms[other["name"], other["step"], other["kept"] is None] = other
-        if record["kind"] == "evaluate":
-            arm, base, lm = record["what"]["arm"], r["base"], r["lm"]
-            lms[arm["lm"], lm.get("step", 0), arm["step"] is None] = {
-                **base,
-                **lm,
-                "name": arm["lm"],
-            }
-    rows = []
-    for (name, _, best), lm in sorted(lms.items()):
-        trained = ("", "", "")
-        if "step" in lm:
-            update = f"{lm['step']:,} of {lm['steps']:,}" + (
-                " (best on validation)" if best else ""
-            )
-            trained = (
-                update,
-                "" if lm["train_ppl"] is None else number(lm["train_ppl"], 1),
-                number(lm["valid_ppl"], 1),
-            )
-        rows.append(
-            (
-                name,
-                f"{lm['parameters'] / 1e6:.2f}M",
-                *trained,
-                number(lm["ppl"], 1),
-                number(lm["calibrated_ppl"], 1),
-                f"{lm['calibrated_temperature']:.2f}",
-                f"{lm['calibrated_share']:.3f}",
-            )
-        )
-    columns = (
-        "LM",
-        "parameters",
-        "update",
-        "training PPL",
-        "validation PPL",
-        "test PPL",
-        "calibrated",
-        "its T",
-        "its unigram share",
     )
     return make_table(columns, tuple(rows))
 
