@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from knnlm.cli.main import run
-from knnlm.datastore.manifest import MANIFEST
+from knnlm.datastore.table import MANIFEST
 
 pytestmark = pytest.mark.pipeline
 

@@ -12,10 +12,9 @@ from knnlm.components import KNN, QueryArrays
 from knnlm.components.knn import TargetVotes
 from knnlm.datastore.entries import Entries
 from knnlm.errors import KnnlmError, UsageError
-from knnlm.search.blocks import NeighborsInMemory
 from knnlm.search.exact import exact_search
 from knnlm.search.index import open_index
-from knnlm.search.neighbors import MISSING, Neighbors, recall
+from knnlm.search.neighbors import MISSING, Neighbors, NeighborsInMemory, recall
 from knnlm.search.retrieval import Retrieval, open_search
 from tests.arrays import Case, cases
 from tests.components.examples import EntriesInMemory

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from knnlm.datastore.manifest import MANIFEST
 from knnlm.datastore.npy import NpyWriter
+from knnlm.datastore.table import MANIFEST
 
 
 class Crash(BaseException):

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from knnlm.datastore.manifest import MANIFEST
+from knnlm.datastore.table import MANIFEST
 from knnlm.files import read_json
 from knnlm.text.documents import Document
 

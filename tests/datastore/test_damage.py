@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from knnlm.datastore.entries import DOCUMENTS, open_entries
-from knnlm.datastore.manifest import MANIFEST
-from knnlm.datastore.table import ColumnType, open_table, verify_table
+from knnlm.datastore.table import MANIFEST, ColumnType, open_table, verify_table
 from knnlm.datastore.table_writer import TableWriter
 from knnlm.errors import DamagedError, KnnlmError
 from knnlm.files import checksum_file, read_json, write_json

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from knnlm.datastore.manifest import FORMAT, MANIFEST
-from knnlm.datastore.table import ColumnType, open_table
+from knnlm.datastore.table import FORMAT, MANIFEST, ColumnType, open_table
 from knnlm.datastore.table_writer import TableWriter
 from knnlm.errors import DamagedError, KnnlmError
 from knnlm.files import read_json, write_json

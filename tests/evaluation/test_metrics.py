@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numpy.testing import assert_allclose
 
-from knnlm.datastore.sampling import evenly_spaced
+from knnlm.datastore.entries import evenly_spaced
 from knnlm.evaluation.metrics import helping, perplexity, ratio_interval
 
 

@@ -11,7 +11,7 @@ from scipy.optimize import minimize_scalar
 
 from knnlm.components.base import Logs
 from knnlm.components.full_datastore import FullDatastore
-from knnlm.datastore.sampling import evenly_spaced
+from knnlm.datastore.entries import evenly_spaced
 from knnlm.evaluation.calibration import TemperedLM, unigram_logprobs
 from knnlm.evaluation.metrics import perplexity
 from knnlm.evaluation.mixing import fit_lambda, mix

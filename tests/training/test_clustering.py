@@ -9,7 +9,7 @@ import torch
 
 from knnlm.datastore.entries import Entries
 from knnlm.errors import KnnlmError, UsageError
-from knnlm.evaluation.temperature import best_temperature, temperature_sweep
+from knnlm.evaluation.tuning import best_temperature, temperature_sweep
 from knnlm.tensors import save_tensors
 from knnlm.training import clustering
 from knnlm.training.clustering import cluster

@@ -11,7 +11,7 @@ from knnlm.components.base import QueryArrays, _LearnedScores
 from knnlm.components.head import Head, new_head
 from knnlm.evaluation.metrics import perplexity
 from knnlm.evaluation.mixing import fit_lambda, mix
-from knnlm.evaluation.temperature import best_temperature, temperature_sweep
+from knnlm.evaluation.tuning import best_temperature, temperature_sweep
 
 
 def head_of(rng: np.random.Generator, vocab_size: int) -> Head:

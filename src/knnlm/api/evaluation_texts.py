@@ -5,7 +5,7 @@ from typing import Any
 
 from knnlm.datastore.build import build_entries
 from knnlm.datastore.entries import Entries, open_entries
-from knnlm.datastore.manifest import MANIFEST
+from knnlm.datastore.table import MANIFEST
 from knnlm.errors import DamagedError, UsageError
 from knnlm.evaluation.settings import choose_settings, load_settings
 from knnlm.files import fingerprint

@@ -26,15 +26,13 @@ from knnlm.components.base import (
     TargetScores,
     check_temperature,
 )
-from knnlm.datastore.entries import Entries
-from knnlm.datastore.sampling import evenly_spaced
+from knnlm.datastore.entries import Entries, evenly_spaced
 from knnlm.errors import KnnlmError
 from knnlm.search import defaults
-from knnlm.search.blocks import NeighborBlocks, NeighborsInMemory
 from knnlm.search.cache import cached_neighbors
 from knnlm.search.exact import exact_search
 from knnlm.search.index import open_index
-from knnlm.search.neighbors import Neighbors, recall
+from knnlm.search.neighbors import NeighborBlocks, Neighbors, NeighborsInMemory, recall
 from knnlm.search.retrieval import Retrieval, Search, open_search
 
 _BLOCK = 1 << 12

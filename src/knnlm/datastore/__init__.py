@@ -10,7 +10,7 @@ from knnlm.datastore.build import resolve_window as resolve_window
 from knnlm.datastore.entries import DocumentInfo as DocumentInfo
 from knnlm.datastore.entries import Entries as Entries
 from knnlm.datastore.entries import open_entries as open_entries
-from knnlm.datastore.manifest import MANIFEST as MANIFEST
+from knnlm.datastore.table import MANIFEST as MANIFEST
 from knnlm.datastore.table import Column as Column
 from knnlm.datastore.table import ColumnType as ColumnType
 from knnlm.datastore.table import Table as Table

@@ -20,8 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from knnlm.datastore.manifest import checked_file
-from knnlm.datastore.table import Column, Table, open_table, verify_table
+from knnlm.datastore.table import Column, Table, checked_file, open_table, verify_table
 from knnlm.errors import DamagedError, KnnlmError, unknown
 from knnlm.files import fingerprint
 from knnlm.hidden_states import KEYS
@@ -250,3 +249,8 @@ def open_entries(path: str | Path) -> Entries:
         DamagedError: A file is missing or has another size; checksums are compared later.
     """
     return Entries(open_table(Path(path), KIND, _RESUME))
+
+
+def evenly_spaced(count: int, most: int) -> NDArray[np.int64]:
+    """Up to `most` of `count` positions, evenly spaced over all of them."""
+    return np.unique(np.linspace(0, count - 1, min(most, count)).astype(np.int64))

@@ -7,9 +7,8 @@ from typing import Any, Self
 
 from numpy.typing import NDArray
 
-from knnlm.datastore.manifest import FORMAT, MANIFEST, difference, read_manifest
 from knnlm.datastore.npy import NpyWriter
-from knnlm.datastore.table import ColumnType
+from knnlm.datastore.table import FORMAT, MANIFEST, ColumnType, difference, read_manifest
 from knnlm.errors import KnnlmError
 from knnlm.files import checksum_file, explain_os_errors, sync_folder, write_bytes, write_json
 

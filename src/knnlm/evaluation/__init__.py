@@ -1,6 +1,6 @@
 """λ: how components are mixed with the LM, tuned on one text and reported on another.
 
-`tune` finds λ and τ of any component on a validation text (temperature.py has the one search for τ,
+`tune` finds λ and τ of any component on a validation text (tuning.py has the one search for τ,
 mixing.py the exact fit of λ); `evaluate` gives the perplexities of a test text with a paired
 bootstrap interval (metrics.py); settings are kept with the datastore (settings.py); explanation.py
 has the types that say, token by token, what was retrieved."""
@@ -19,8 +19,8 @@ from knnlm.evaluation.settings import TunedSettings as TunedSettings
 from knnlm.evaluation.settings import choose_settings as choose_settings
 from knnlm.evaluation.settings import load_settings as load_settings
 from knnlm.evaluation.settings import save_settings as save_settings
-from knnlm.evaluation.temperature import best_temperature as best_temperature
-from knnlm.evaluation.temperature import temperature_sweep as temperature_sweep
 from knnlm.evaluation.tuning import TunedComponent as TunedComponent
+from knnlm.evaluation.tuning import best_temperature as best_temperature
+from knnlm.evaluation.tuning import temperature_sweep as temperature_sweep
 from knnlm.evaluation.tuning import tune as tune
 from knnlm.evaluation.tuning import tune_best as tune_best

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from knnlm.components.base import Logs, TargetScores
 from knnlm.datastore.table import Column
 from knnlm.evaluation.mixing import mix
-from knnlm.evaluation.temperature import best_temperature
+from knnlm.evaluation.tuning import best_temperature
 from knnlm.hidden_states.output_head import model_logits
 
 _ROWS = 1024

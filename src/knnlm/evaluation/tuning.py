@@ -1,23 +1,35 @@
-"""Tuning: λ and τ of any component on a validation text.
+"""Tuning: the λ and τ at which any component mixes best with an LM on a validation text.
 
-Everything that does not depend on λ or τ (a search, above all) is done once; every τ is then a pass
-over it with λ fitted exactly.
+    log P = log( (1-λ) p_LM + λ p_component(· ; τ) )          λ fitted exactly at each τ
+
+What does not depend on λ or τ (a search, above all) is done once; every τ is then a pass over it.
+There is one search for τ. Perplexity as a function of log τ is smooth but flat far from its best, so a local search alone can
+start on a plateau. Three steps, all in units of the component's own scale: a coarse grid over five
+decades; wider, while the best is at its end; then ever smaller steps around the best.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from knnlm.components.base import Component
-from knnlm.datastore.entries import Entries
+from knnlm.components.base import Component, Logs, TargetScores, check_temperature
+from knnlm.datastore.entries import Entries, evenly_spaced
+from knnlm.errors import UsageError
 from knnlm.evaluation.metrics import perplexity
+from knnlm.evaluation.mixing import fit_lambda, mix
 from knnlm.evaluation.settings import TunedSettings
-from knnlm.evaluation.temperature import temperature_sweep
 from knnlm.files import fingerprint
 from knnlm.progress import log
 
 FEW_TOKENS = 1000
+PRECISION = 1.02
+"""The last step is smaller than this factor."""
+_COARSE = tuple(2.0**e for e in range(-8, 9, 2))
+_WIDEST = 2.0**24
 
 
 class TunedComponent(NamedTuple):
@@ -85,3 +97,155 @@ def warn_of_few(tokens: int) -> None:
             "longer "
             "text"
         )
+
+
+class TemperaturePoint(NamedTuple):
+    """One τ of a search with its best λ. τ = `temperature` = `units` × the component's own unit."""
+
+    temperature: float
+    units: float
+    lam: float
+    ppl: float
+
+
+class RememberedScores(TargetScores):
+    """Scores that are computed once for each τ, where several LMs are mixed with one component."""
+
+    def __init__(self, scores: TargetScores) -> None:
+        self.scores = scores
+        self.first_look, self.has_temperature = scores.first_look, scores.has_temperature
+        self._logs: dict[float, Logs] = {}
+        self._sample: tuple[NDArray[np.integer], TargetScores] | None = None
+
+    @cached_property
+    def unit(self) -> float:
+        """The unit of what is remembered."""
+        return self.scores.unit
+
+    def logprobs(self, tau: float) -> Logs:
+        """log p(target) at τ."""
+        return self.several([tau])[0]
+
+    def several(self, taus: Sequence[float]) -> list[Logs]:
+        """The same at several τ."""
+        new = [tau for tau in dict.fromkeys(taus) if tau not in self._logs]
+        if new:
+            self._logs.update(zip(new, self.scores.several(new), strict=True))
+        return [self._logs[tau] for tau in taus]
+
+    def sample(self, rows: NDArray[np.integer]) -> TargetScores:
+        """The same for some queries, remembered too."""
+        if self._sample is None or not np.array_equal(self._sample[0], rows):
+            self._sample = (rows, RememberedScores(self.scores.sample(rows)))
+        return self._sample[1]
+
+
+def best_temperature(
+    lm: Logs, scores: TargetScores, *, precision: float = PRECISION
+) -> TemperaturePoint:
+    """The τ of the lowest perplexity on a validation text, with its λ.
+
+    Args:
+        lm: log p_LM of the text's targets.
+        scores: The component's log p of the same targets at any τ.
+        precision: The last step of the search is smaller than this factor.
+
+    Returns:
+        The best τ that was tried; never worse than τ = the component's own unit.
+    """
+    points = temperature_sweep(lm, scores, precision=precision)
+    return min(points, key=lambda point: point.ppl)
+
+
+def temperature_sweep(
+    lm: Logs,
+    scores: TargetScores,
+    temperatures: Sequence[float] | None = None,
+    *,
+    precision: float = PRECISION,
+) -> list[TemperaturePoint]:
+    """Perplexity at each τ with its own λ, in order of τ: at `temperatures`, or where it is best.
+
+    Raises:
+        UsageError: If `temperatures` is empty or holds a number that is not above zero.
+    """
+    unit = scores.unit
+
+    def mixed(lm: Logs, scores: TargetScores, units: Sequence[float]) -> list[TemperaturePoint]:
+        logs = scores.several([u * unit for u in units])
+        return [_point(lm, log, u * unit, u) for log, u in zip(logs, units, strict=True)]
+
+    if temperatures is not None:
+        if not temperatures:
+            raise UsageError("no temperature given: give at least one")
+        for tau in temperatures:
+            check_temperature(tau)
+        return sorted(mixed(lm, scores, [tau / unit for tau in temperatures]))
+    if not scores.has_temperature:
+        return mixed(lm, scores, [1.0])
+    points: dict[float, TemperaturePoint] = {}
+
+    def visit(units: Iterable[float]) -> None:
+        new = [u for u in dict.fromkeys(units) if u not in points]
+        points.update(zip(new, mixed(lm, scores, new), strict=True))
+
+    visit(_around_the_best(lm, scores, mixed) or _COARSE)
+    if len(points) >= len(_COARSE):
+        _widen(points, visit)
+    _refine(points, visit, precision)
+    return sorted(points.values())
+
+
+def _around_the_best(
+    lm: Logs,
+    scores: TargetScores,
+    mixed: Callable[[Logs, TargetScores, Sequence[float]], list[TemperaturePoint]],
+) -> list[float]:
+    """Where to look closely, by a first look at some queries; empty where all are looked at."""
+    if scores.first_look is None or len(lm) <= scores.first_look:
+        return []
+    rows: NDArray[np.int64] = evenly_spaced(len(lm), scores.first_look)
+    some, lm_of_some = scores.sample(rows), lm[rows]
+    points: dict[float, TemperaturePoint] = {}
+
+    def visit(units: Iterable[float]) -> None:
+        new = [u for u in units if u not in points]
+        points.update(zip(new, mixed(lm_of_some, some, new), strict=True))
+
+    visit(_COARSE)
+    _widen(points, visit)
+    return [1.0, _best(points)]
+
+
+def _best(points: dict[float, TemperaturePoint]) -> float:
+    return min(points.values(), key=lambda point: point.ppl).units
+
+
+def _widen(points: dict[float, TemperaturePoint], visit: Callable[[Iterable[float]], None]) -> None:
+    """While the best τ is at an end of the range, go further; a plateau ends it."""
+    while True:
+        best = _best(points)
+        if best == max(points) and best < _WIDEST:
+            visit([best * 4])
+        elif best == min(points) and best > 1 / _WIDEST:
+            visit([best / 4])
+        else:
+            return
+
+
+def _refine(
+    points: dict[float, TemperaturePoint],
+    visit: Callable[[Iterable[float]], None],
+    precision: float,
+) -> None:
+    """Halve the (logarithmic) steps around the best τ until they are below the precision."""
+    step = 2.0
+    while step > precision:
+        best = _best(points)
+        visit([best * step, best / step])
+        step = math.sqrt(step)
+
+
+def _point(lm: Logs, logs: Logs, tau: float, units: float) -> TemperaturePoint:
+    lam = fit_lambda(lm, logs)
+    return TemperaturePoint(tau, units, lam, perplexity(mix(lm, logs, lam)))

@@ -11,7 +11,7 @@ from knnlm.evaluation.evaluate import Evaluation
 from knnlm.evaluation.metrics import perplexity
 from knnlm.evaluation.mixing import mix
 from knnlm.evaluation.settings import TunedSettings
-from knnlm.evaluation.temperature import temperature_sweep
+from knnlm.evaluation.tuning import temperature_sweep
 from knnlm.experiments.scales import EmbeddedScale
 from knnlm.experiments.searches import SearchSpec
 from knnlm.experiments.workspace import SearchData, Workspace

@@ -18,8 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from knnlm.datastore.build import build_entries
-from knnlm.datastore.entries import Entries
-from knnlm.datastore.sampling import evenly_spaced
+from knnlm.datastore.entries import Entries, evenly_spaced
 from knnlm.errors import DamagedError
 from knnlm.experiments.derive import (
     derive,

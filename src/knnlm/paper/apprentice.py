@@ -18,7 +18,7 @@ from knnlm.components.base import LearnedComponent
 from knnlm.components.clusters import Clusters
 from knnlm.errors import KnnlmError
 from knnlm.evaluation.calibration import TemperedLM
-from knnlm.evaluation.temperature import best_temperature
+from knnlm.evaluation.tuning import best_temperature
 from knnlm.files import fingerprint
 from knnlm.hidden_states.output_head import output_embedding
 from knnlm.paper.rows import Learned

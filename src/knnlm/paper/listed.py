@@ -18,8 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from knnlm.hidden_states.output_head import model_logits
-from knnlm.search.blocks import NeighborBlocks, NeighborsInMemory
-from knnlm.search.neighbors import Neighbors
+from knnlm.search.neighbors import NeighborBlocks, Neighbors, NeighborsInMemory
 
 _BLOCK = 512
 Scores = Callable[[int, int], NDArray[np.float32]]

@@ -13,7 +13,7 @@ from knnlm.components.knn import TargetVotes
 from knnlm.errors import KnnlmError
 from knnlm.evaluation.metrics import helping, perplexity
 from knnlm.evaluation.mixing import fit_lambda, mix, oracle
-from knnlm.evaluation.temperature import TemperaturePoint, temperature_sweep
+from knnlm.evaluation.tuning import TemperaturePoint, temperature_sweep
 from knnlm.experiments.workspace import SearchData
 from knnlm.hidden_states.output_head import output_embedding
 from knnlm.paper import listed, taus

@@ -14,7 +14,7 @@ from knnlm.components.base import LearnedComponent, TargetScores
 from knnlm.components.head import Head
 from knnlm.evaluation.metrics import helping, perplexity
 from knnlm.evaluation.mixing import fit_lambda, mix, oracle
-from knnlm.evaluation.temperature import RememberedScores, best_temperature
+from knnlm.evaluation.tuning import RememberedScores, best_temperature
 from knnlm.experiments.workspace import SearchData
 from knnlm.paper.apprentice import Apprentice, Taught
 from knnlm.paper.numbers import Base, Logs, Sums, base_numbers, fitted_mixture, or_none

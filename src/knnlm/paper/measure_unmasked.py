@@ -10,7 +10,7 @@ import numpy as np
 from knnlm.components.full_datastore import FullDatastore
 from knnlm.evaluation.metrics import helping, perplexity
 from knnlm.evaluation.mixing import mix, oracle
-from knnlm.evaluation.temperature import RememberedScores, best_temperature
+from knnlm.evaluation.tuning import RememberedScores, best_temperature
 from knnlm.experiments.workspace import SearchData
 from knnlm.paper.numbers import Base, Sums, base_numbers, or_none
 from knnlm.paper.rows import Unmasked

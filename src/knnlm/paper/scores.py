@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knnlm.datastore.table import Column
-from knnlm.search.blocks import NeighborBlocks, NeighborsInMemory
 from knnlm.search.index import Index
-from knnlm.search.neighbors import Neighbors, merge, top_k
+from knnlm.search.neighbors import NeighborBlocks, Neighbors, NeighborsInMemory, merge, top_k
 from knnlm.similarity import Metric, score_entries, score_states
 
 _BLOCK = 1 << 10

@@ -4,7 +4,7 @@ only."""
 from knnlm.components.knn import TargetVotes
 from knnlm.evaluation.metrics import perplexity
 from knnlm.evaluation.mixing import mix
-from knnlm.evaluation.temperature import TemperaturePoint, temperature_sweep
+from knnlm.evaluation.tuning import TemperaturePoint, temperature_sweep
 from knnlm.paper.numbers import Logs, or_none
 
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from knnlm.datastore.entries import DocumentInfo, Entries
 from knnlm.datastore.table import Table
-from knnlm.evaluation.temperature import TemperaturePoint
+from knnlm.evaluation.tuning import TemperaturePoint
 from knnlm.hidden_states.output_head import model_logits
 from knnlm.paper import taus
 from knnlm.paper.recipes.baselines import exactly, paper_arm

@@ -23,7 +23,7 @@ from knnlm.paper import scores
 from knnlm.paper.other_states import other_state
 from knnlm.paper.rows import Arm
 from knnlm.paper.scales import Scale
-from knnlm.search.blocks import NeighborBlocks
+from knnlm.search.neighbors import NeighborBlocks
 from knnlm.training.language_model import Teacher
 from knnlm.training.soft_targets import soft_targets
 

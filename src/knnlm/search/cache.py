@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from knnlm.datastore.entries import Entries
-from knnlm.datastore.manifest import MANIFEST
-from knnlm.datastore.table import ColumnType, Table, open_table, verify_table
+from knnlm.datastore.table import MANIFEST, ColumnType, Table, open_table, verify_table
 from knnlm.datastore.table_writer import TableWriter
 from knnlm.errors import DamagedError
 from knnlm.files import fingerprint, write_lock

@@ -5,7 +5,7 @@ Nearest first: by score descending, then by id ascending. A missing neighbor has
 larger k, and results do not depend on how a datastore is cut into parts.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,3 +109,28 @@ def _filled(neighbors: Neighbors, k: int) -> Neighbors:
     scores = np.full((queries, k), -np.inf, np.float32)
     ids[:, :count], scores[:, :count] = neighbors
     return Neighbors(ids, scores)
+
+
+class NeighborBlocks(Protocol):
+    """The k neighbors of every query of a text."""
+
+    k: int
+
+    def __len__(self) -> int: ...
+    def read(self, start: int, stop: int) -> Neighbors:
+        """Neighbors of queries start … stop-1."""
+        ...
+
+
+class NeighborsInMemory:
+    """Neighbors in memory, readable like cached ones."""
+
+    def __init__(self, near: Neighbors) -> None:
+        self.near, self.k = near, int(near.ids.shape[1])
+
+    def __len__(self) -> int:
+        return len(self.near.ids)
+
+    def read(self, start: int, stop: int) -> Neighbors:
+        """Neighbors of queries start … stop-1."""
+        return Neighbors(self.near.ids[start:stop], self.near.scores[start:stop])

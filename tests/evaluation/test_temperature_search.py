@@ -18,9 +18,8 @@ from knnlm.components.mixture import Mixture
 from knnlm.errors import UsageError
 from knnlm.evaluation.metrics import perplexity
 from knnlm.evaluation.mixing import fit_lambda, mix
-from knnlm.evaluation.temperature import best_temperature, temperature_sweep
-from knnlm.search.blocks import NeighborsInMemory
-from knnlm.search.neighbors import Neighbors
+from knnlm.evaluation.tuning import best_temperature, temperature_sweep
+from knnlm.search.neighbors import Neighbors, NeighborsInMemory
 from tests.components.examples import EntriesInMemory
 
 ENOUGH = 1 + 1e-5
