@@ -2,11 +2,13 @@
 
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
 
 from knnlm.cli.main import run
+from knnlm.models.load import LanguageModel, load_model
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -42,10 +44,30 @@ def test_the_commands_run_as_they_stand(capsys: pytest.CaptureFixture[str]) -> N
 
 
 @pytest.mark.pipeline
-@pytest.mark.usefixtures("short_embedded")
-def test_the_example_runs_as_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_example_runs_as_it_stands(
+    tmp_path: Path,
+    tiny_model: Path,
+    texts: dict[str, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """With a tiny model instead of the one on the hub, in a folder that has the texts it names."""
+    (tmp_path / "docs").mkdir()
+    shutil.copy(texts["train"], tmp_path / "docs")
+    for split in ("valid", "test"):
+        shutil.copy(texts[split], tmp_path / f"{split}.txt")
+
+    def load_tiny(name: str, **options: object) -> LanguageModel:
+        assert name == "HuggingFaceTB/SmolLM2-135M"
+        return load_model(tiny_model)
+
+    monkeypatch.setattr("knnlm.api.datastore.load_model", load_tiny)
+    monkeypatch.chdir(tmp_path)
     exec(compile(block("example"), "README.md", "exec"), {})
-    assert re.search(r"\d+\.\d → \d+\.\d at λ = 0\.\d\d", capsys.readouterr().out)
+    output = capsys.readouterr().out
+    assert re.search(r"base LM +[\d,.]+ per token", output)
+    assert re.search(r"P [\d.]+ +LM [\d.]+ +kNN [\d.]+", output)
+    assert "train.txt" in output
 
 
 @pytest.mark.pipeline

@@ -121,7 +121,7 @@ def test_a_datastore_without_ffn(
     thin = Datastore.build(lm, texts["train"], tmp_path / "thin", keys=["att"])
     for words, advice in (
         (["--key", "ffn"], "build it with --keys ffn"),
-        (["--kind", "mlp"], "holds only att: build it with both keys"),
+        (["--kind", "mlp"], "holds only att: build it with --keys att,ffn"),
     ):
         assert run(["distill", str(thin.path), "--text", str(texts["valid"]), *words]) == 1
         assert capsys.readouterr().err.strip().endswith(advice)

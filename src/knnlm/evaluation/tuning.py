@@ -3,10 +3,10 @@
     log P = log( (1-λ) p_LM + λ p_component(· ; τ) )          λ fitted exactly at each τ
 
 What does not depend on λ or τ (a search, above all) is done once; every τ is then a pass over it.
-There is one search for τ. Perplexity as a function of log τ is smooth but flat far from its best, so a local search alone can
-start on a plateau. Three steps, all in units of the component's own scale: a coarse grid over five
-decades; wider, while the best is at its end; then ever smaller steps around the best.
-"""
+There is one search for τ. Perplexity as a function of log τ is smooth but flat far from its best,
+so a local search alone can start on a plateau. Three steps, all in units of the component's own
+scale: a coarse grid over five decades; wider, while the best is at its end; then ever smaller steps
+around the best. """
 
 import math
 from collections.abc import Callable, Iterable, Sequence
