@@ -4,6 +4,8 @@ Which room may import which is declared in pyproject.toml and checked by `make l
 """
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -48,3 +50,29 @@ def test_nothing_is_unpickled(path: Path) -> None:
     assert not {"pickle", "dill", "joblib", "shelve"} & imports(path)
     assert "torch.load(" not in text
     assert "allow_pickle=True" not in text
+
+
+ROOMS = {folder.name for folder in ROOT.iterdir() if (folder / "__init__.py").is_file()}
+# of the report and the integrations each module is offered; the paper's half comes later
+OPEN = {"paper", "report", "integrations"}
+WITHIN = [path for path in FILES if path.relative_to(ROOT).parts[0] in ROOMS - {"paper"}]
+
+
+@pytest.mark.parametrize("path", WITHIN, ids=str)
+def test_rooms_are_entered_by_their_doors(path: Path) -> None:
+    """Another room's modules are private: what it offers is exported by its `__init__`."""
+    others = ROOMS - OPEN - {path.relative_to(ROOT).parts[0]}
+    for module in imports(path):
+        package, _, inside = module.partition(".")
+        room, _, private = inside.partition(".")
+        if package == "knnlm" and room in others:
+            assert not private, f"{path.name} imports {module}: import it from knnlm.{room}"
+
+
+def test_defaults_are_light_to_import() -> None:
+    code = (
+        "import sys; from knnlm import defaults; "
+        "print(defaults.K, [m for m in ('faiss', 'numpy', 'torch') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split(maxsplit=1) == ["1024", "[]\n"]

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from knnlm.datastore.build import build_entries
-from knnlm.datastore.entries import KIND as STATES
+from knnlm.datastore.entries import ENTRIES_KIND as STATES
 from knnlm.datastore.table import open_table, verify_table
 from knnlm.models.load import LanguageModel
 
 from .disk import Crash, Disk, run
 from .helpers import committed, contents, library
-from .tables import KIND, PART, ROWS, rows, write_table
+from .tables import PART, ROWS, rows, write_table
 
 pytestmark = pytest.mark.pipeline
 

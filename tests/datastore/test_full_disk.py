@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from knnlm.datastore.build import build_entries
-from knnlm.datastore.entries import KIND as STATES
+from knnlm.datastore.entries import ENTRIES_KIND as STATES
 from knnlm.datastore.table import open_table, verify_table
 from knnlm.errors import KnnlmError
 from knnlm.models.load import LanguageModel

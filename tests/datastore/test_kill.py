@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from knnlm.datastore.entries import KIND, open_entries
+from knnlm.datastore.entries import ENTRIES_KIND, open_entries
 from knnlm.datastore.table import open_table, verify_table
 
 from . import killable
@@ -87,6 +87,6 @@ def test_killed_builds_end_as_the_build_that_was_left_alone(
             assert committed(folder) >= kept
             if committed(folder):
                 seen.add(committed(folder))
-                verify_table(open_table(folder, KIND, unfinished=True))
+                verify_table(open_table(folder, ENTRIES_KIND, unfinished=True))
         assert contents(folder) == contents(tmp_path / "whole")
     assert len(seen - {whole.count}) >= 2, "no kill came between two commits"

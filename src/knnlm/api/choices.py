@@ -4,18 +4,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from knnlm.components.stored import KNN_NAME, component_record
-from knnlm.datastore.entries import Entries
+from knnlm.components import KNN_NAME, component_record
+from knnlm.datastore import Entries
+from knnlm.defaults import component_size
 from knnlm.errors import KnnlmError, UsageError
-from knnlm.evaluation.settings import TunedSettings, choose_settings
+from knnlm.evaluation import TunedSettings, choose_settings
 from knnlm.hidden_states import KEYS
-from knnlm.models.load import LanguageModel, load_model
+from knnlm.models import LanguageModel, load_model
 from knnlm.progress import log
-from knnlm.search.index import index_manifest, list_indexes
-from knnlm.search.retrieval import EXACT, Retrieval, Score, check_index
+from knnlm.search import EXACT, Retrieval, Score, check_index, index_manifest, list_indexes
 from knnlm.similarity import checked_metric
-from knnlm.training.defaults import default_size
-from knnlm.training.initial import ComponentSpec, checked_kind
+from knnlm.training import ComponentSpec, checked_kind
 
 
 def model_of(
@@ -158,7 +157,7 @@ def component_spec(
                 f"{' and '.join(entries.keys)}: build it with `keys` att,ffn"
             )
     width = entries.key(entries.keys[0]).type.width
-    usual = default_size(chosen, entries.count, entries.vocab_size, width)
+    usual = component_size(chosen, entries.count, entries.vocab_size, width)
     return ComponentSpec(
         kind=chosen,
         keys=tuple(KEYS) if chosen == "mlp" else (key or entries.keys[0],),

@@ -9,28 +9,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from knnlm import defaults
 from knnlm.api.choices import component_spec, index_of, model_of
 from knnlm.api.evaluation_texts import last_validation_text, read_queries
 from knnlm.api.inventory import DatastoreInfo, VerifyResult, inventory, verify_all
-from knnlm.components.stored import list_components
-from knnlm.datastore.build import build_entries
-from knnlm.datastore.entries import Entries, open_entries
+from knnlm.components import list_components
+from knnlm.datastore import Entries, build_entries, open_entries
+from knnlm.defaults import COMPONENT_KIND, LEARNING_RATES
 from knnlm.errors import UsageError
-from knnlm.evaluation.settings import choose_settings
-from knnlm.evaluation.tuning import warn_of_few
-from knnlm.models.load import LanguageModel, load_model
-from knnlm.search import defaults
-from knnlm.search.index import Index, build_index, list_indexes
-from knnlm.search.neighbors import Neighbors
-from knnlm.search.retrieval import Retrieval, open_search
+from knnlm.evaluation import choose_settings, warn_of_few
+from knnlm.models import LanguageModel, load_model
+from knnlm.search import Index, Neighbors, Retrieval, build_index, list_indexes, open_search
 from knnlm.similarity import checked_metric
-from knnlm.text.documents import Split
-from knnlm.text.naming import Text, open_text
-from knnlm.training.defaults import KIND, LEARNING_RATES
-from knnlm.training.distillation import Distilled, DistillRequest
-from knnlm.training.distillation import combine as combine_components
-from knnlm.training.distillation import distill as distill_component
-from knnlm.training.learn import DEFAULT_FIT
+from knnlm.text import Split, Text, open_text
+from knnlm.training import DEFAULT_FIT, Distilled, DistillRequest
+from knnlm.training import combine as combine_components
+from knnlm.training import distill as distill_component
 
 
 class Datastore:
@@ -239,7 +233,7 @@ class Datastore:
         text: Text | None = None,
         *,
         name: str | None = None,
-        kind: str = KIND,
+        kind: str = COMPONENT_KIND,
         key: str | None = None,
         size: int | None = None,
         metric: str | None = None,

@@ -3,15 +3,13 @@
 import shutil
 from typing import Any
 
-from knnlm.datastore.build import build_entries
-from knnlm.datastore.entries import Entries, open_entries
-from knnlm.datastore.table import MANIFEST
+from knnlm.datastore import MANIFEST, Entries, build_entries, open_entries
 from knnlm.errors import DamagedError, UsageError
-from knnlm.evaluation.settings import choose_settings, load_settings
+from knnlm.evaluation import choose_settings, load_settings
 from knnlm.files import fingerprint
-from knnlm.models.load import LanguageModel
+from knnlm.models import LanguageModel
 from knnlm.progress import log
-from knnlm.text.documents import Source
+from knnlm.text import Source
 
 CACHE = "cache/states"
 

@@ -7,15 +7,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from knnlm.components.base import Component
-from knnlm.components.knn import log_weights
-from knnlm.datastore.entries import Entries
-from knnlm.evaluation.explanation import ExplainedToken, Passage, RetrievedNeighbor
-from knnlm.evaluation.mixing import mix
-from knnlm.huggingface.model import KNNLMForCausalLM
-from knnlm.search.cache import cached_neighbors
-from knnlm.search.retrieval import Retrieval
-from knnlm.text.tokenizer import decode_continuation
+from knnlm.components import Component, log_weights
+from knnlm.datastore import Entries
+from knnlm.evaluation import ExplainedToken, Passage, RetrievedNeighbor, mix
+from knnlm.huggingface import KNNLMForCausalLM
+from knnlm.search import Retrieval, cached_neighbors
+from knnlm.text import decode_continuation
 
 LONGEST = 160
 SHOWN_NEIGHBORS = 5

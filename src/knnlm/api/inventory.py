@@ -4,14 +4,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from knnlm.components.stored import describe_component, list_components, verify_component
-from knnlm.datastore.entries import KIND as ENTRIES
-from knnlm.datastore.entries import Entries
-from knnlm.datastore.table import open_table, verify_table
-from knnlm.evaluation.settings import TunedSettings, load_settings
+from knnlm.components import describe_component, list_components, verify_component
+from knnlm.datastore import ENTRIES_KIND, Entries, open_table, verify_table
+from knnlm.evaluation import TunedSettings, load_settings
 from knnlm.files import read_json
-from knnlm.search.cache import KIND as NEIGHBORS
-from knnlm.search.index import list_indexes, open_index
+from knnlm.search import NEIGHBORS_KIND, list_indexes, open_index
 
 
 @dataclass(frozen=True)
@@ -163,7 +160,7 @@ def verify_all(entries: Entries) -> VerifyResult:
     for name in components:
         read += verify_component(entries, name)
     for folder in sorted(p.parent for p in entries.path.glob("cache/*/*/manifest.json")):
-        kind = {"states": ENTRIES, "neighbors": NEIGHBORS}[folder.parent.name]
+        kind = {"states": ENTRIES_KIND, "neighbors": NEIGHBORS_KIND}[folder.parent.name]
         read += verify_table(open_table(folder, kind, unfinished=True))
     return VerifyResult(entries.path, entries.count, read, indexes, components)
 

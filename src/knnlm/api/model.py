@@ -6,29 +6,22 @@ from typing import Any
 
 import numpy as np
 
+from knnlm import defaults
 from knnlm.api.choices import retrieval_of, retrieval_wishes, settings_of
 from knnlm.api.datastore import Datastore
 from knnlm.api.explain import explain_tokens
 from knnlm.api.inventory import describe_settings
 from knnlm.api.results import EvaluationResult, Explanation, Generation
-from knnlm.components.base import Component
-from knnlm.components.stored import KNN_NAME, load_stored, open_component
-from knnlm.datastore.entries import Entries
+from knnlm.components import KNN_NAME, Component, load_stored, open_component
+from knnlm.datastore import Entries
 from knnlm.errors import UsageError
-from knnlm.evaluation.evaluate import evaluate
-from knnlm.evaluation.settings import TunedSettings, save_settings
-from knnlm.evaluation.tuning import tune_best, warn_of_few
+from knnlm.evaluation import TunedSettings, evaluate, save_settings, tune_best, warn_of_few
 from knnlm.files import fingerprint
-from knnlm.huggingface.generation import Generated, Sampling, generate
-from knnlm.huggingface.model import KNNLMForCausalLM
-from knnlm.models.load import LanguageModel
+from knnlm.huggingface import Generated, KNNLMForCausalLM, Sampling, generate
+from knnlm.models import LanguageModel
 from knnlm.progress import log
-from knnlm.search import defaults
-from knnlm.search.exact import check_k
-from knnlm.search.retrieval import Score
-from knnlm.text.documents import Split
-from knnlm.text.naming import Text
-from knnlm.text.tokenizer import encode_prompt, with_bos
+from knnlm.search import Score, check_k
+from knnlm.text import Split, Text, encode_prompt, with_bos
 
 
 class KNNLM:

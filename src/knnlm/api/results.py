@@ -4,11 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from knnlm.evaluation.evaluate import Evaluation
-from knnlm.evaluation.explanation import ExplainedToken
-from knnlm.evaluation.settings import TunedSettings
+from knnlm.evaluation import Evaluation, ExplainedToken, TunedSettings
 from knnlm.files import finite
-from knnlm.huggingface.generation import Generated
+from knnlm.huggingface import Generated
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,12 +2,10 @@
 
 from pathlib import Path
 
-from knnlm.models.presets import Preset, preset_named
-from knnlm.text.documents import Source
-from knnlm.text.naming import Text, open_text
-from knnlm.text.portions import HeldOut
-from knnlm.training.language_model import TrainingResult
-from knnlm.training.language_model import train as train_model
+from knnlm.models import Preset, preset_named
+from knnlm.text import HeldOut, Source, Text, open_text
+from knnlm.training import TrainingResult
+from knnlm.training import train as train_model
 
 
 def train(

@@ -26,13 +26,13 @@ def demo(
     """
     from rich.console import Console
 
-    from knnlm.experiments.demo import as_json, run_demo
+    from knnlm.experiments import demo_as_json, run_demo
     from knnlm.report.demo import results_table, summary
     from knnlm.report.terminal import table
 
     shown = run_demo(out, scale)
     if json:
-        show(True, as_json(shown), [])
+        show(True, demo_as_json(shown), [])
         return
     results = shown.results
     Console().print(table(results_table(results), results.title))

@@ -15,18 +15,18 @@ from knnlm.cli.options import (
     optional_text,
     show,
 )
-from knnlm.errors import UsageError
-from knnlm.training.defaults import (
+from knnlm.defaults import (
     CLUSTERS_PER_TOKEN,
+    COMPONENT_KIND,
     ENTRIES_PER_CLUSTER,
-    KIND,
     MAX_CLUSTERS,
     MLP_WIDTHS,
 )
+from knnlm.errors import UsageError
 
 if TYPE_CHECKING:
     from knnlm.api import Datastore
-    from knnlm.training.distillation import Distilled
+    from knnlm.training import Distilled
 
 Name = Annotated[
     str | None,
@@ -40,7 +40,7 @@ Kind = Annotated[
     typer.Option(
         "--kind",
         help=f"clusters, head, mixture-of-softmaxes, or mlp (which reads att and ffn). By default "
-        f"{KIND}.",
+        f"{COMPONENT_KIND}.",
     ),
 ]
 Size = Annotated[
@@ -122,7 +122,7 @@ def distill(
         made = opened.distill(
             valid,
             name=name,
-            kind=kind or KIND,
+            kind=kind or COMPONENT_KIND,
             key=key,
             size=size,
             metric=metric,
@@ -141,8 +141,8 @@ def distill(
 
 def _lines(made: "Distilled", store: "Datastore") -> list[str]:
     """What was made, and what it gives on the validation text; beside it the neighbors'."""
-    from knnlm.components.mixture import Mixture
-    from knnlm.evaluation.settings import choose_settings
+    from knnlm.components import Mixture
+    from knnlm.evaluation import choose_settings
 
     settings, record = made.settings, made.record
     keys, kind = " and ".join(made.component.keys), record["kind"]

@@ -86,7 +86,7 @@ def generate(
     Example: knnlm generate store "The with statement" --compare
     """
     from knnlm.api import KNNLM
-    from knnlm.huggingface.generation import Sampling
+    from knnlm.huggingface import Sampling
 
     sampling = Sampling(
         max_new_tokens=max_new_tokens,

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
+from knnlm import defaults
 from knnlm.cli.options import Json, Key, StorePath, show
-from knnlm.search import defaults
 
 
 def index(

@@ -11,7 +11,7 @@ import typer
 from knnlm.errors import UsageError
 
 if TYPE_CHECKING:
-    from knnlm.text.naming import Text
+    from knnlm.text import Text
 
 Texts = Annotated[
     list[Path] | None,
@@ -68,8 +68,7 @@ def named_text(text: list[Path] | None, dataset: str | None, embedded: bool) -> 
 
 def optional_text(text: list[Path] | None, dataset: str | None, embedded: bool) -> "Text | None":
     """The same, or None where none is named."""
-    from knnlm.text.hub import HubDataset
-    from knnlm.text.python_docs import PythonDocs
+    from knnlm.text import HubDataset, PythonDocs
 
     if sum([bool(text), dataset is not None, embedded]) > 1:
         raise UsageError("name one text: --text PATH…, --dataset NAME or --embedded")

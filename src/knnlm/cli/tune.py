@@ -26,7 +26,7 @@ from knnlm.cli.options import (
 from knnlm.errors import UsageError
 
 if TYPE_CHECKING:
-    from knnlm.evaluation.settings import TunedSettings
+    from knnlm.evaluation import TunedSettings
 
 Ks = Annotated[
     str | None,

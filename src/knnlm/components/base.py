@@ -20,8 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from knnlm.errors import UsageError
-from knnlm.search.neighbors import Neighbors
-from knnlm.search.retrieval import Retrieval
+from knnlm.search import Neighbors, Retrieval
 
 Logs = NDArray[np.float64]
 

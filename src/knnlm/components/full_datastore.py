@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from knnlm.components.base import Component, Logs, Queries, TargetScores, check_temperature
 from knnlm.components.head import row_scores
-from knnlm.datastore.entries import Entries, evenly_spaced
+from knnlm.datastore import Entries, evenly_spaced
 from knnlm.progress import ProgressBar
 from knnlm.similarity import Metric
 

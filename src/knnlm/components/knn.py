@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from knnlm import defaults
 from knnlm.components.base import (
     Component,
     Logs,
@@ -26,14 +27,20 @@ from knnlm.components.base import (
     TargetScores,
     check_temperature,
 )
-from knnlm.datastore.entries import Entries, evenly_spaced
+from knnlm.datastore import Entries, evenly_spaced
 from knnlm.errors import KnnlmError
-from knnlm.search import defaults
-from knnlm.search.cache import cached_neighbors
-from knnlm.search.exact import exact_search
-from knnlm.search.index import open_index
-from knnlm.search.neighbors import NeighborBlocks, Neighbors, NeighborsInMemory, recall
-from knnlm.search.retrieval import Retrieval, Search, open_search
+from knnlm.search import (
+    NeighborBlocks,
+    Neighbors,
+    NeighborsInMemory,
+    Retrieval,
+    Search,
+    cached_neighbors,
+    exact_search,
+    open_index,
+    open_search,
+    recall,
+)
 
 _BLOCK = 1 << 12
 

@@ -21,9 +21,9 @@ from knnlm.components.knn import KNN
 from knnlm.components.mixture import Mixture
 from knnlm.components.mixture_of_softmaxes import MixtureOfSoftmaxes
 from knnlm.components.mlp import MLP
-from knnlm.datastore.entries import Entries
+from knnlm.datastore import Entries
 from knnlm.errors import DamagedError, KnnlmError, unknown
-from knnlm.search.retrieval import Retrieval
+from knnlm.search import Retrieval
 from knnlm.similarity import checked_metric
 from knnlm.tensors import read_tensors, save_tensors
 

@@ -14,11 +14,11 @@ from typing import Any
 from knnlm.components.base import Component
 from knnlm.components.knn import KNN
 from knnlm.components.saving import load_component, save_component, take_apart
-from knnlm.datastore.entries import Entries
+from knnlm.datastore import Entries
 from knnlm.errors import DamagedError, KnnlmError, UsageError, unknown
 from knnlm.files import checksum_file, read_json, write_json, write_lock
 from knnlm.progress import log
-from knnlm.search.retrieval import Retrieval, check_index
+from knnlm.search import Retrieval, check_index
 
 KNN_NAME = "knn"
 """The name of the kNN component, which every datastore has."""

@@ -7,8 +7,10 @@ killed build resumes and every damaged byte is noticed."""
 
 from knnlm.datastore.build import build_entries as build_entries
 from knnlm.datastore.build import resolve_window as resolve_window
+from knnlm.datastore.entries import ENTRIES_KIND as ENTRIES_KIND
 from knnlm.datastore.entries import DocumentInfo as DocumentInfo
 from knnlm.datastore.entries import Entries as Entries
+from knnlm.datastore.entries import evenly_spaced as evenly_spaced
 from knnlm.datastore.entries import open_entries as open_entries
 from knnlm.datastore.table import MANIFEST as MANIFEST
 from knnlm.datastore.table import Column as Column

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from knnlm.datastore.entries import DOCUMENTS, KIND, DocumentInfo, Entries, open_entries
+from knnlm.datastore.entries import DOCUMENTS, ENTRIES_KIND, DocumentInfo, Entries, open_entries
 from knnlm.datastore.table import ColumnType, Table, open_table
 from knnlm.datastore.table_writer import TableWriter
 from knnlm.errors import KnnlmError, UsageError
@@ -25,11 +25,9 @@ from knnlm.hidden_states import (
     default_keys,
     token_columns,
 )
-from knnlm.models.load import LanguageModel
+from knnlm.models import LanguageModel
 from knnlm.progress import ProgressBar, log
-from knnlm.text.documents import Source, group_by_size
-from knnlm.text.tokenizer import encode_documents
-from knnlm.text.windows import check_window, cut_windows
+from knnlm.text import Source, check_window, cut_windows, encode_documents, group_by_size
 
 GROUP_TOKENS = 1 << 14
 PART_ROWS = 1 << 18
@@ -149,9 +147,9 @@ def _build(
         "part_rows": options.part_rows,
     }
     columns = _columns(reader, options)
-    if TableWriter(out, KIND, columns, meta).manifest["complete"]:
+    if TableWriter(out, ENTRIES_KIND, columns, meta).manifest["complete"]:
         return  # without the lock: reading needs none
-    with write_lock(out), TableWriter(out, KIND, columns, meta) as writer:
+    with write_lock(out), TableWriter(out, ENTRIES_KIND, columns, meta) as writer:
         # another process may have finished it before we held the lock
         if not writer.manifest["complete"]:
             _Build(lm, reader, writer, options).run(text)
@@ -169,7 +167,7 @@ class _Build:
 
     def run(self, text: Source) -> None:
         options, committed = self.options, self.writer.rows
-        stored = open_table(self.writer.path, KIND, unfinished=True) if committed else None
+        stored = open_table(self.writer.path, ENTRIES_KIND, unfinished=True) if committed else None
         if committed:
             log.info(f"resuming after {committed:,} entries")
         with ProgressBar("build", None, "tokens", start=committed) as meter:

@@ -24,9 +24,9 @@ from knnlm.datastore.table import Column, Table, checked_file, open_table, verif
 from knnlm.errors import DamagedError, KnnlmError, unknown
 from knnlm.files import fingerprint
 from knnlm.hidden_states import KEYS
-from knnlm.models.load import LanguageModel
+from knnlm.models import LanguageModel
 
-KIND = "states"  # what a manifest calls a table of entries
+ENTRIES_KIND = "states"  # what a manifest calls a table of entries
 DOCUMENTS = "documents.json"
 _RESUME = "run the same 'knnlm build' again to continue it"
 
@@ -248,7 +248,7 @@ def open_entries(path: str | Path) -> Entries:
         KnnlmError: There are none, or their build has not finished.
         DamagedError: A file is missing or has another size; checksums are compared later.
     """
-    return Entries(open_table(Path(path), KIND, _RESUME))
+    return Entries(open_table(Path(path), ENTRIES_KIND, _RESUME))
 
 
 def evenly_spaced(count: int, most: int) -> NDArray[np.int64]:

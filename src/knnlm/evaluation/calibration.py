@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from knnlm.components.base import Logs, TargetScores
-from knnlm.datastore.table import Column
+from knnlm.components import Logs, TargetScores
+from knnlm.datastore import Column
 from knnlm.evaluation.mixing import mix
 from knnlm.evaluation.tuning import best_temperature
-from knnlm.hidden_states.output_head import model_logits
+from knnlm.hidden_states import model_logits
 
 _ROWS = 1024
 _PRECISION = 1.001

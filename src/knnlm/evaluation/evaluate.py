@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from knnlm.components.base import Component
-from knnlm.datastore.entries import Entries
+from knnlm.components import Component
+from knnlm.datastore import Entries
 from knnlm.evaluation.metrics import helping, perplexity, ratio_interval
 from knnlm.evaluation.mixing import check_lambda, mix, oracle
 from knnlm.evaluation.settings import TunedSettings

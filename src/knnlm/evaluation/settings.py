@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from knnlm.components.stored import KNN_NAME
-from knnlm.datastore.entries import Entries
+from knnlm.components import KNN_NAME
+from knnlm.datastore import Entries
 from knnlm.files import fingerprint, finite, read_json, write_json, write_lock
-from knnlm.search.retrieval import Retrieval
+from knnlm.search import Retrieval
 
 FILE = "tuned.json"
 FORMAT = 2

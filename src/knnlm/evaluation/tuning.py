@@ -6,7 +6,7 @@ What does not depend on λ or τ (a search, above all) is done once; every τ is
 There is one search for τ. Perplexity as a function of log τ is smooth but flat far from its best,
 so a local search alone can start on a plateau. Three steps, all in units of the component's own
 scale: a coarse grid over five decades; wider, while the best is at its end; then ever smaller steps
-around the best. """
+around the best."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from knnlm.components.base import Component, Logs, TargetScores, check_temperature
-from knnlm.datastore.entries import Entries, evenly_spaced
+from knnlm.components import Component, Logs, TargetScores, check_temperature
+from knnlm.datastore import Entries, evenly_spaced
 from knnlm.errors import UsageError
 from knnlm.evaluation.metrics import perplexity
 from knnlm.evaluation.mixing import fit_lambda, mix

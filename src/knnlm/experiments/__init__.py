@@ -7,10 +7,11 @@ searches     what one search depends on              derive     datastores made 
 workspace    the work that conditions share, done once and resumed
 runner       conditions → records                    records    the folder of records, and its claim
 provenance   command, commit, versions, machine      plan       time and disk before anything runs
-demo         `knnlm demo`, an experiment of eight conditions (demo_page: what it shows)
+demo         `knnlm demo`, an experiment of eight conditions (demo_results: what it shows)
 """
 
 from knnlm.experiments.condition import Condition
+from knnlm.experiments.demo import Demo, demo_as_json, run_demo
 from knnlm.experiments.lms import BaseLM, Checkpoint, ExistingLM
 from knnlm.experiments.records import Claim, ResultsFolder, load_records
 from knnlm.experiments.runner import Outcome, run
@@ -23,6 +24,7 @@ __all__ = [
     "Checkpoint",
     "Claim",
     "Condition",
+    "Demo",
     "ExistingLM",
     "Outcome",
     "ResultsFolder",
@@ -30,7 +32,9 @@ __all__ = [
     "SearchSpec",
     "Texts",
     "Workspace",
+    "demo_as_json",
     "largest_k",
     "load_records",
     "run",
+    "run_demo",
 ]

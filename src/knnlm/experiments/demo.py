@@ -9,10 +9,10 @@ An interrupted demo resumes, and a finished one only shows itself again."""
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from knnlm.api.choices import component_spec
-from knnlm.components.stored import KNN_NAME
-from knnlm.evaluation.evaluate import Evaluation, evaluate
-from knnlm.evaluation.settings import choose_settings, save_settings
+from knnlm.api import component_spec
+from knnlm.components import KNN_NAME
+from knnlm.defaults import COMPONENT_KIND
+from knnlm.evaluation import Evaluation, choose_settings, evaluate, save_settings
 from knnlm.experiments.demo_results import Measured, demo_results
 from knnlm.experiments.knn_condition import KNNCondition
 from knnlm.experiments.lms import BaseLM, LMs
@@ -25,14 +25,13 @@ from knnlm.experiments.texts import open_texts
 from knnlm.experiments.workspace import STORE, SearchData, Workspace
 from knnlm.files import write_bytes
 from knnlm.hidden_states import KEYS
-from knnlm.models.load import LanguageModel
+from knnlm.models import LanguageModel
 from knnlm.progress import log
 from knnlm.report.demo import document
 from knnlm.report.html import render
 from knnlm.report.results import DemoResults
 from knnlm.similarity import METRICS
-from knnlm.training.defaults import KIND
-from knnlm.training.distillation import DistillRequest, distill
+from knnlm.training import DistillRequest, distill
 
 MODEL, REPORT = "model", "report.html"
 
@@ -100,7 +99,7 @@ def run_demo(out: str | Path = "demo", scale: str = "demo") -> Demo:
     return Demo(shown, folder / REPORT, fields, clusters.as_json())
 
 
-def as_json(shown: Demo) -> dict[str, Any]:
+def demo_as_json(shown: Demo) -> dict[str, Any]:
     """The object of `knnlm demo --json`."""
     best = min(shown.conditions, key=lambda condition: float(condition["valid_ppl"]))
     return {
@@ -134,10 +133,13 @@ def _save_settings(data: SearchData, measured: list[Measured]) -> None:
 
 def _clusters(data: SearchData, model: LanguageModel) -> Evaluation:
     """What clusters of the datastore do without a search; they are kept with it and made once."""
-    spec = component_spec(data.store, KIND, key=None, size=None, metric=None)
-    clusters = distill(data.store, data.valid, model, DistillRequest(spec=spec, name=KIND))
+    spec = component_spec(data.store, COMPONENT_KIND, key=None, size=None, metric=None)
+    clusters = distill(
+        data.store, data.valid, model, DistillRequest(spec=spec, name=COMPONENT_KIND)
+    )
     evaluation = evaluate(clusters.component, data.test, clusters.settings)
-    log.info(f"{KIND}, without a search: {evaluation.base_ppl:.1f} → {evaluation.interp_ppl:.1f}")
+    before, after = evaluation.base_ppl, evaluation.interp_ppl
+    log.info(f"{COMPONENT_KIND}, without a search: {before:.1f} → {after:.1f}")
     return evaluation
 
 

@@ -5,19 +5,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from knnlm.api.explain import explain_passage
-from knnlm.components.knn import KNN
-from knnlm.evaluation.evaluate import Evaluation
-from knnlm.evaluation.metrics import perplexity
-from knnlm.evaluation.mixing import mix
-from knnlm.evaluation.settings import TunedSettings
-from knnlm.evaluation.tuning import temperature_sweep
+from knnlm.api import explain_passage
+from knnlm.components import KNN
+from knnlm.defaults import COMPONENT_KIND
+from knnlm.evaluation import Evaluation, TunedSettings, mix, perplexity, temperature_sweep
 from knnlm.experiments.scales import EmbeddedScale
 from knnlm.experiments.searches import SearchSpec
 from knnlm.experiments.workspace import SearchData, Workspace
 from knnlm.report.results import ConditionResult, Curve, DemoResults
-from knnlm.search.retrieval import Retrieval
-from knnlm.training.defaults import KIND
+from knnlm.search import Retrieval
 from knnlm.version import __version__
 
 _LAMBDAS = tuple(float(lam) for lam in np.linspace(0, 0.98, 41))
@@ -164,8 +160,8 @@ def _next_commands(out: str) -> tuple[str, ...]:
     return (
         f"knnlm info {out}/store",
         f"knnlm generate {out}/store 'The with statement is used' --max-new-tokens 20 --explain",
-        f"knnlm eval {out}/store --embedded --component {KIND}   # on all of the test text, so "
-        "with other numbers",
+        f"knnlm eval {out}/store --embedded --component {COMPONENT_KIND}   # on all of the test "
+        "text, so with other numbers",
         f"knnlm build {out}/model --text YOUR_FOLDER --out mystore",
         "knnlm tune mystore --text SOME_OF_YOUR_TEXT",
         "knnlm eval mystore --text OTHER_TEXT_OF_YOURS",

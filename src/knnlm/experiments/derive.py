@@ -12,9 +12,7 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from knnlm.datastore.entries import KIND, Entries, open_entries
-from knnlm.datastore.table import Column, ColumnType
-from knnlm.datastore.table_writer import TableWriter
+from knnlm.datastore import ENTRIES_KIND, Column, ColumnType, Entries, TableWriter, open_entries
 from knnlm.files import write_lock
 
 _BLOCK = 1 << 16
@@ -54,7 +52,7 @@ def derive(
     columns |= {name: other.type for name, other in others.items()}
     meta = {**source.meta, "keys": list(keys), "derived": dict(note), "from": source.fingerprint}
     count = source.count if ids is None else len(ids)
-    with write_lock(out), TableWriter(out, KIND, columns, meta) as writer:
+    with write_lock(out), TableWriter(out, ENTRIES_KIND, columns, meta) as writer:
         while not writer.manifest["complete"]:
             start = writer.rows
             stop = min(start + _BLOCK, count)

@@ -4,19 +4,15 @@
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from knnlm.components.knn import KNN
-from knnlm.components.stored import KNN_NAME
-from knnlm.evaluation.evaluate import Evaluation, evaluate
-from knnlm.evaluation.settings import TunedSettings
-from knnlm.evaluation.tuning import tune
+from knnlm.components import KNN, KNN_NAME
+from knnlm.defaults import NPROBE
+from knnlm.evaluation import Evaluation, TunedSettings, evaluate, tune
 from knnlm.experiments.condition import Condition
 from knnlm.experiments.searches import SearchSpec
 from knnlm.experiments.workspace import TEST, VALID, Workspace
 from knnlm.files import fingerprint
 from knnlm.progress import log
-from knnlm.search.defaults import NPROBE
-from knnlm.search.index import index_manifest
-from knnlm.search.retrieval import Retrieval
+from knnlm.search import Retrieval, index_manifest
 from knnlm.similarity import Metric
 
 

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 
 from knnlm.experiments.texts import Texts
 from knnlm.files import read_json
-from knnlm.models.load import LanguageModel, load_model
-from knnlm.models.presets import Preset
-from knnlm.training.language_model import CHECKPOINTS, RECORD, Teacher, TrainingResult, train
+from knnlm.models import LanguageModel, Preset, load_model
+from knnlm.training import CHECKPOINTS, RECORD, Teacher, TrainingResult, train
 
 
 class Checkpoint(NamedTuple):

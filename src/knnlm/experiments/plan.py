@@ -16,7 +16,7 @@ from knnlm.experiments.derive import zero_entries
 from knnlm.experiments.lms import BaseLM, Checkpoint, ExistingLM
 from knnlm.experiments.searches import NORMALIZED, SearchSpec
 from knnlm.experiments.texts import Sizes
-from knnlm.search.factory import default_factory
+from knnlm.search import default_factory
 
 SLOWER = {"train": 1.6, "build": 1.3, "exact": 1.8, "kmeans": 1.0, "lookup": 45.0}
 """Operations of a matrix product in the time that one operation of this work takes."""

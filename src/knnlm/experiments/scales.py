@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 from knnlm.errors import unknown
 from knnlm.experiments.texts import Portions, Sizes
-from knnlm.models import presets
-from knnlm.models.presets import Preset
+from knnlm.models import Preset, presets
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,12 +5,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from knnlm.text.documents import Document, Source, Split
-from knnlm.text.hub import HubSplit
-from knnlm.text.naming import open_text
-from knnlm.text.portions import Excerpts, FirstDocuments
-from knnlm.text.python_docs import PythonDocs
-from knnlm.text.wikitext import split_articles
+from knnlm.text import (
+    Document,
+    Excerpts,
+    FirstDocuments,
+    HubSplit,
+    PythonDocs,
+    Source,
+    Split,
+    open_text,
+    split_articles,
+)
 
 Corpus = Literal["embedded", "wikitext-2", "wikitext-103"]
 

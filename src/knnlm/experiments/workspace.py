@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from knnlm.datastore.build import build_entries
-from knnlm.datastore.entries import Entries, evenly_spaced
+from knnlm import defaults
+from knnlm.datastore import Entries, build_entries, evenly_spaced
 from knnlm.errors import DamagedError
 from knnlm.experiments.derive import (
     derive,
@@ -33,12 +33,17 @@ from knnlm.experiments.texts import Texts
 from knnlm.files import fingerprint
 from knnlm.hidden_states import AttLocation
 from knnlm.progress import log
-from knnlm.search import defaults
-from knnlm.search.cache import CachedNeighbors, cached_neighbors
-from knnlm.search.exact import exact_search
-from knnlm.search.index import Index, build_index
-from knnlm.search.neighbors import Neighbors, recall
-from knnlm.search.retrieval import Retrieval, Score
+from knnlm.search import (
+    CachedNeighbors,
+    Index,
+    Neighbors,
+    Retrieval,
+    Score,
+    build_index,
+    cached_neighbors,
+    exact_search,
+    recall,
+)
 
 STORE, VALID, TEST = "store", "valid", "test"
 _RECALL_QUERIES = 512

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from knnlm.errors import KnnlmError
 from knnlm.hidden_states.reader import StateReader
-from knnlm.text.windows import Window
+from knnlm.text import Window
 
 BATCH_TOKENS = 4096
 _LOGITS_AT_ONCE = 1024

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from knnlm.errors import KnnlmError
-from knnlm.models.summed_embeddings import vocabulary_size
+from knnlm.models import vocabulary_size
 
 if TYPE_CHECKING:
     from knnlm.hidden_states.reader import StateReader, States

@@ -7,10 +7,10 @@ from typing import Any
 
 import transformers
 
-from knnlm.components.stored import KNN_NAME, component_checksum
-from knnlm.datastore.entries import Entries, open_entries
+from knnlm.components import KNN_NAME, component_checksum
+from knnlm.datastore import Entries, open_entries
 from knnlm.errors import KnnlmError
-from knnlm.evaluation.settings import TunedSettings
+from knnlm.evaluation import TunedSettings
 
 
 # transformers is not typed here

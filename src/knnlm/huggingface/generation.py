@@ -14,7 +14,7 @@ import transformers
 from knnlm.errors import UsageError
 from knnlm.huggingface.model import KNNLMForCausalLM
 from knnlm.progress import log
-from knnlm.text.tokenizer import CONTEXT_TOKENS_KEPT, decode_continuation, encode_prompt
+from knnlm.text import CONTEXT_TOKENS_KEPT, decode_continuation, encode_prompt
 
 Stream = Callable[[str], None]
 """Called with pieces of text as they come."""

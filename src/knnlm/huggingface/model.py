@@ -19,16 +19,14 @@ import torch
 import transformers
 from numpy.typing import NDArray
 
-from knnlm.components.base import Component
-from knnlm.components.stored import component_checksum, open_component
-from knnlm.datastore.entries import Entries
+from knnlm.components import Component, component_checksum, open_component
+from knnlm.datastore import Entries
 from knnlm.errors import KnnlmError, UsageError
-from knnlm.evaluation.mixing import check_lambda, mix, mix_vocabulary
-from knnlm.evaluation.settings import TunedSettings
+from knnlm.evaluation import TunedSettings, check_lambda, mix, mix_vocabulary
 from knnlm.hidden_states import StateReader, lm_logprobs
 from knnlm.huggingface.config import KNNLMConfig
-from knnlm.models.load import LanguageModel, model_fingerprint
-from knnlm.search.neighbors import Neighbors
+from knnlm.models import LanguageModel, model_fingerprint
+from knnlm.search import Neighbors
 
 _ROWS_AT_ONCE = 256
 # What transformers asks a model about itself: kinds of attention and of cache, and how inputs are

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from knnlm.components.stored import KNN_NAME
+from knnlm.components import KNN_NAME
 from knnlm.errors import KnnlmError, UsageError
 
 try:

@@ -14,7 +14,7 @@ from knnlm.errors import KnnlmError, UsageError, first_line, unknown
 from knnlm.models.adapters import merge_adapter
 from knnlm.models.location import ModelLocation, locate_model
 from knnlm.models.summed_embeddings import CONFIG_FIELD, load_summed_embeddings, vocabulary_size
-from knnlm.text.tokenizer import tokenizer_fingerprint, tokenizer_rules
+from knnlm.text import tokenizer_fingerprint, tokenizer_rules
 
 PRECISIONS = ("float32", "bfloat16", "float16", "auto")
 # fields of a configuration that change without changing what the model computes

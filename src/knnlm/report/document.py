@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from knnlm.evaluation.explanation import ExplainedToken
+from knnlm.evaluation import ExplainedToken
 
 Kind = Literal["number", "word", "sentence"]
 """What a column holds: numbers align right, words do not wrap, sentences do."""

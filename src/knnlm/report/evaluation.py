@@ -1,7 +1,6 @@
 """An evaluation for people: the lines of `knnlm eval`, and a table for notebooks."""
 
-from knnlm.evaluation.evaluate import Evaluation
-from knnlm.evaluation.settings import TunedSettings
+from knnlm.evaluation import Evaluation, TunedSettings
 from knnlm.report import formats
 from knnlm.report.document import Cell, Column, Table
 

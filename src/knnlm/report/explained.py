@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from knnlm.evaluation.explanation import ExplainedToken, RetrievedNeighbor
+from knnlm.evaluation import ExplainedToken, RetrievedNeighbor
 from knnlm.report import formats
 from knnlm.report.tokens import neighbor_context
 

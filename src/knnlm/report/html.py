@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from knnlm.evaluation.explanation import ExplainedToken
+from knnlm.evaluation import ExplainedToken
 from knnlm.report import formats, tokens
 from knnlm.report.document import Block, Document, Figure, Table, TokenView
 

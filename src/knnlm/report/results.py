@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from knnlm.evaluation.explanation import Passage
+from knnlm.evaluation import Passage
 
 
 class Curve(NamedTuple):

@@ -2,7 +2,7 @@
 
 import math
 
-from knnlm.evaluation.explanation import Passage
+from knnlm.evaluation import Passage
 from knnlm.report import formats
 from knnlm.report.results import ConditionResult, Curve, DemoResults
 from knnlm.report.tokens import gain

@@ -3,7 +3,7 @@
 import math
 from typing import Any, Literal, NamedTuple
 
-from knnlm.evaluation.explanation import ExplainedToken, RetrievedNeighbor
+from knnlm.evaluation import ExplainedToken, RetrievedNeighbor
 from knnlm.report import formats
 
 CLIP = 2.0

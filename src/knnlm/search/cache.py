@@ -15,9 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from knnlm.datastore.entries import Entries
-from knnlm.datastore.table import MANIFEST, ColumnType, Table, open_table, verify_table
-from knnlm.datastore.table_writer import TableWriter
+from knnlm.datastore import (
+    MANIFEST,
+    ColumnType,
+    Entries,
+    Table,
+    TableWriter,
+    open_table,
+    verify_table,
+)
 from knnlm.errors import DamagedError
 from knnlm.files import fingerprint, write_lock
 from knnlm.progress import ProgressBar, log
@@ -25,7 +31,7 @@ from knnlm.search.exact import with_exact_scores
 from knnlm.search.neighbors import Neighbors
 from knnlm.search.retrieval import Retrieval, check_index, open_search
 
-KIND = "neighbors"
+NEIGHBORS_KIND = "neighbors"
 _QUERIES_PER_COMMIT = 1 << 12
 _BlockSearch = Callable[[int, int], Neighbors]
 """From (start, stop) to the neighbors of queries start … stop-1."""
@@ -103,7 +109,7 @@ def _finished(folder: Path, identity: str, retrieval: Retrieval) -> Table | None
         usable = k == retrieval.k or (k > retrieval.k and not reordered)
         if usable and (path / MANIFEST).is_file():
             try:
-                table = open_table(path, KIND, unfinished=True)
+                table = open_table(path, NEIGHBORS_KIND, unfinished=True)
                 verify_table(table)
             except DamagedError as error:
                 log.warning(f"{error}; searching again")
@@ -144,7 +150,7 @@ def _search_all(
         f"search {retrieval.key}-{retrieval.metric} {retrieval.search_name} "
         f"({retrieval.score} scores)"
     )
-    with write_lock(path), TableWriter(path, KIND, columns, {"k": retrieval.k}) as writer:
+    with write_lock(path), TableWriter(path, NEIGHBORS_KIND, columns, {"k": retrieval.k}) as writer:
         with ProgressBar(label, queries, "queries", start=writer.rows) as meter:
             for start in range(writer.rows, queries, _QUERIES_PER_COMMIT):
                 neighbors = search(start, start + _QUERIES_PER_COMMIT)
@@ -152,4 +158,4 @@ def _search_all(
                 writer.commit()
                 meter.advance(len(neighbors.ids))
         writer.finish({})
-    return open_table(path, KIND)
+    return open_table(path, NEIGHBORS_KIND)

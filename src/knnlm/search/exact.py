@@ -21,9 +21,9 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from knnlm.datastore.table import Column
+from knnlm import defaults
+from knnlm.datastore import Column
 from knnlm.errors import UsageError
-from knnlm.search import defaults
 from knnlm.search.neighbors import Neighbors, merge, pack, top_k, top_k_packed, unpack
 from knnlm.similarity import Metric, from_distance, score_entries
 

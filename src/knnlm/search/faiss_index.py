@@ -14,7 +14,7 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from knnlm.datastore.table import Column
+from knnlm.datastore import Column
 from knnlm.errors import KnnlmError, UsageError
 from knnlm.files import commit_file, explain_os_errors
 from knnlm.progress import ProgressBar, log

@@ -16,12 +16,11 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from knnlm.datastore.entries import Entries
-from knnlm.datastore.table import Column
+from knnlm import defaults
+from knnlm.datastore import Column, Entries
 from knnlm.errors import DamagedError, KnnlmError, UsageError, unknown
 from knnlm.files import checksum_file, read_json, write_json, write_lock
 from knnlm.progress import log
-from knnlm.search import defaults
 from knnlm.search.exact import check_k, exact_search
 from knnlm.search.factory import check_nprobe, default_factory
 from knnlm.search.faiss_index import (

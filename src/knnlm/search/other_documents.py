@@ -14,8 +14,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from knnlm.datastore.entries import Entries
-from knnlm.datastore.table import Column
+from knnlm.datastore import Column, Entries
 from knnlm.search.exact import exact_search
 from knnlm.search.neighbors import MISSING, Neighbors
 from knnlm.similarity import Metric

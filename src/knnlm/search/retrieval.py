@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 from numpy.typing import NDArray
 
-from knnlm.datastore.entries import Entries
+from knnlm import defaults
+from knnlm.datastore import Entries
 from knnlm.errors import UsageError, unknown
-from knnlm.search import defaults
 from knnlm.search.exact import check_k, exact_search, with_exact_scores
 from knnlm.search.index import index_manifest, open_index
 from knnlm.search.neighbors import Neighbors

@@ -15,6 +15,7 @@ from knnlm.text.documents import Document as Document
 from knnlm.text.documents import Source as Source
 from knnlm.text.documents import Split as Split
 from knnlm.text.documents import count_words as count_words
+from knnlm.text.documents import group_by_size as group_by_size
 from knnlm.text.hub import HubDataset as HubDataset
 from knnlm.text.hub import HubSplit as HubSplit
 from knnlm.text.local_files import Files as Files

@@ -12,10 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from knnlm.components.clusters import Clusters, token_shares
-from knnlm.components.saving import load_component, save_component
-from knnlm.datastore.entries import Entries
-from knnlm.datastore.table import Column
+from knnlm.components import Clusters, load_component, save_component, token_shares
+from knnlm.datastore import Column, Entries
 from knnlm.errors import DamagedError, UsageError
 from knnlm.progress import ProgressBar, log
 from knnlm.similarity import Metric

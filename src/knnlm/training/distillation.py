@@ -15,10 +15,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from knnlm.components.base import Component
-from knnlm.components.mixture import Mixture
-from knnlm.components.stored import (
+from knnlm.components import (
     KNN_NAME,
+    Component,
+    Mixture,
     check_component_name,
     component_folder,
     component_record,
@@ -27,19 +27,19 @@ from knnlm.components.stored import (
     open_component,
     publish_component,
 )
-from knnlm.datastore.entries import Entries
+from knnlm.datastore import Entries
 from knnlm.errors import DamagedError, KnnlmError, UsageError
-from knnlm.evaluation.mixing import fit_weights
-from knnlm.evaluation.settings import (
+from knnlm.evaluation import (
     TunedSettings,
     choose_settings,
+    fit_weights,
     forget_settings,
     save_settings,
+    tune,
 )
-from knnlm.evaluation.tuning import tune
 from knnlm.files import canonical, fingerprint
-from knnlm.hidden_states.output_head import output_embedding
-from knnlm.models.load import LanguageModel
+from knnlm.hidden_states import output_embedding
+from knnlm.models import LanguageModel
 from knnlm.progress import log
 from knnlm.training.clustering import cluster
 from knnlm.training.fit import FitSettings

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from knnlm.datastore.table import Column, ColumnType
+from knnlm.datastore import Column, ColumnType
 from knnlm.errors import UsageError
 
 BLOCK_ENTRIES = 1 << 10

@@ -19,11 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from knnlm.components.base import LearnedComponent
-from knnlm.components.clusters import Clusters
-from knnlm.components.head import Head
-from knnlm.components.mixture_of_softmaxes import MixtureOfSoftmaxes
-from knnlm.components.mlp import MLP
+from knnlm.components import MLP, Clusters, Head, LearnedComponent, MixtureOfSoftmaxes
 from knnlm.errors import UsageError, unknown
 from knnlm.similarity import Metric
 

@@ -21,12 +21,10 @@ from torch.nn.functional import cross_entropy
 
 from knnlm.errors import KnnlmError, UsageError
 from knnlm.files import fingerprint, read_json, write_json, write_lock
-from knnlm.models.load import LanguageModel, hide_transformers_progress
-from knnlm.models.presets import Preset, new_model
+from knnlm.models import LanguageModel, Preset, hide_transformers_progress, new_model
 from knnlm.progress import log
 from knnlm.tensors import read_tensors, save_tensors
-from knnlm.text.documents import Source
-from knnlm.text.tokenizer import joined_tokens, tokenizer_fingerprint, train_tokenizer
+from knnlm.text import Source, joined_tokens, tokenizer_fingerprint, train_tokenizer
 from knnlm.training.checkpoint import TrainingState, recipe_of
 from knnlm.training.loop import BEST, LAST, BarUnit, Diverged, Schedule, Task, run_loop
 from knnlm.training.token_batches import TokenBatches, validation_windows

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from knnlm.components.base import LearnedComponent, QueryArrays
-from knnlm.datastore.entries import Entries
-from knnlm.evaluation.mixing import fit_lambda, mix
+from knnlm.components import LearnedComponent, QueryArrays
+from knnlm.datastore import Entries
+from knnlm.defaults import LEARNING_RATES
+from knnlm.evaluation import fit_lambda, mix
 from knnlm.files import fingerprint
-from knnlm.training.defaults import LEARNING_RATES
 from knnlm.training.entry_batches import EntryBatches
 from knnlm.training.fit import FitResult, FitSettings, fit
 from knnlm.training.initial import NOISE, LearnableModule

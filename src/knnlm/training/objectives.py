@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from knnlm.components.base import LearnedComponent
-from knnlm.datastore.table import Column
+from knnlm.components import LearnedComponent
+from knnlm.datastore import Column
 from knnlm.errors import UsageError
 from knnlm.training.entry_batches import Batch, in_memory
 

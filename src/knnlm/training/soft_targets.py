@@ -13,15 +13,12 @@ import numpy as np
 import torch
 from torch.nn.functional import pad
 
-from knnlm.components.knn import log_weights
-from knnlm.datastore.entries import Entries
-from knnlm.datastore.table import ColumnType, Table, open_table
-from knnlm.datastore.table_writer import TableWriter
+from knnlm.components import log_weights
+from knnlm.datastore import ColumnType, Entries, Table, TableWriter, open_table
 from knnlm.errors import KnnlmError
 from knnlm.files import write_lock
 from knnlm.progress import ProgressBar
-from knnlm.search.neighbors import Neighbors
-from knnlm.search.other_documents import neighbors_in_other_documents
+from knnlm.search import Neighbors, neighbors_in_other_documents
 from knnlm.similarity import Metric
 
 KIND = "soft"

@@ -1,9 +1,21 @@
-"""Which component is distilled where nothing else is asked for, how large, and how fast it learns.
+"""What is used where nothing else is asked for: one place, light to import.
 
-Light to import, because the command line's help says it too.
+The command line shows these numbers before NumPy, torch or FAISS is loaded.
 """
 
-KIND = "clusters"
+K = 1024
+"""Neighbors of each query, as in the paper."""
+K_MAX = 4096
+"""The most neighbors that a search returns."""
+NPROBE = 32
+"""Inverted lists that an index visits for each query, as in the paper's code."""
+RECALL_FLOOR = 0.3
+"""An index that finds less than this share of the true neighbors is refused."""
+RECALL_K = K
+"""Recall of a new index is recall@RECALL_K …"""
+RECALL_QUERIES = 128
+"""… over this many of its own entries as queries."""
+COMPONENT_KIND = "clusters"
 """Of the kinds that were measured it has the most of the neighbors' gain (docs/LOG.md)."""
 CLUSTERS_PER_TOKEN, ENTRIES_PER_CLUSTER, MAX_CLUSTERS = 2, 32, 8192
 """Clusters: the least of these; the time of k-means grows with their square."""
@@ -14,7 +26,7 @@ LEARNING_RATES = {"head": 1e-4, "mixture-of-softmaxes": 3e-5, "mlp": 3e-5, "clus
 docs/results/laptop)."""
 
 
-def default_size(kind: str, entries: int, vocab_size: int, width: int) -> int:
+def component_size(kind: str, entries: int, vocab_size: int, width: int) -> int:
     """The size of a component for a datastore of so many entries with hidden states of `width`."""
     clusters = min(CLUSTERS_PER_TOKEN * vocab_size, entries // ENTRIES_PER_CLUSTER, MAX_CLUSTERS)
     sizes = {
