@@ -14,7 +14,7 @@ from knnlm.models.load import LanguageModel
 
 from .disk import Crash, Disk, run
 from .helpers import committed, contents, library
-from .tables import PART, ROWS, rows, write_table
+from .tables import KIND, PART, ROWS, rows, write_table
 
 pytestmark = pytest.mark.pipeline
 
