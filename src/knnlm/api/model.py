@@ -12,10 +12,23 @@ from knnlm.api.datastore import Datastore
 from knnlm.api.explain import explain_tokens
 from knnlm.api.inventory import describe_settings
 from knnlm.api.results import EvaluationResult, Explanation, Generation
-from knnlm.components import KNN_NAME, Component, load_stored, open_component
+from knnlm.components import (
+    KNN_NAME,
+    Component,
+    check_temperature,
+    load_stored,
+    open_component,
+)
 from knnlm.datastore import Entries
 from knnlm.errors import UsageError
-from knnlm.evaluation import TunedSettings, evaluate, save_settings, tune_best, warn_of_few
+from knnlm.evaluation import (
+    TunedSettings,
+    check_lambda,
+    evaluate,
+    save_settings,
+    tune_best,
+    warn_of_few,
+)
 from knnlm.files import fingerprint
 from knnlm.huggingface import Generated, KNNLMForCausalLM, Sampling, generate
 from knnlm.models import LanguageModel
@@ -79,6 +92,10 @@ class KNNLM:
         )
         if k is not None:
             check_k(k)
+        if lam is not None:
+            check_lambda(lam)
+        if retrieval_temperature is not None:
+            check_temperature(retrieval_temperature)
         self._k, self._lam, self._temperature = k, lam, retrieval_temperature
         self._transformers: KNNLMForCausalLM | None = None
 
