@@ -83,10 +83,14 @@ def retrieval_wishes(
     if index is not None:
         index_manifest(entries, index)
         wishes["index"] = index
+    if score is not None:
+        wishes["score"] = Retrieval(index="any", score=score).score  # refuses an unknown one
+        if exact and score != "exact":
+            raise UsageError("exact search has exact scores: leave out `score`")
+        if not exact and list_indexes(entries):  # exact search has exact scores too, but is no wish
+            wishes["exact"] = False
     if exact:
         wishes |= {"index": None, "score": "exact"}
-    elif score is not None:
-        wishes["score"] = Retrieval(index="any", score=score).score  # refuses an unknown one
     return wishes
 
 
@@ -96,6 +100,7 @@ def retrieval_of(entries: Entries, wishes: dict[str, Any], **fields: Any) -> Ret
     metric = wishes.get("metric", "l2")
     index = wishes["index"] if "index" in wishes else index_of(entries, key, metric)
     chosen = {"score": "index", **wishes, "key": key, "metric": metric, "index": index}
+    chosen.pop("exact", None)
     retrieval = Retrieval(**{**chosen, **fields})
     entries.key(retrieval.key)
     check_index(entries, retrieval)
@@ -168,7 +173,11 @@ def component_spec(
 
 def _not_tuned(entries: Entries, component: str, wishes: dict[str, Any]) -> KnnlmError:
     """An error that says how to tune for what was wanted."""
-    words = {name: EXACT if name == "index" and v is None else v for name, v in wishes.items()}
+    words = {
+        name: EXACT if name == "index" and v is None else v
+        for name, v in wishes.items()
+        if name != "exact"
+    }
     exact = words.get("index") == EXACT
     if exact:
         words.pop("score", None)

@@ -44,6 +44,8 @@ class Datastore:
         model: str | Path | LanguageModel | None = None,
         device: str | None = None,
     ) -> None:
+        if not isinstance(entries, Entries):
+            raise UsageError("a Datastore is made by Datastore.build or Datastore.open: use those")
         self.entries = entries
         self._model, self._device = model, device
 
@@ -188,7 +190,7 @@ class Datastore:
         *,
         key: str | None = None,
         metric: str = "l2",
-        exact: bool = True,
+        exact: bool | None = None,
         index: str | None = None,
     ) -> Neighbors:
         """The k nearest entries of each query.
@@ -198,7 +200,8 @@ class Datastore:
             k: How many neighbors.
             key: Which hidden state is compared; the datastore's first by default.
             metric: "l2" or "ip".
-            exact: Whether every entry is compared; False uses the index of that key and metric.
+            exact: Whether every entry is compared, the default; False uses the index of that key
+                and metric.
             index: The name of an index, if there are several.
 
         Returns:
@@ -216,7 +219,11 @@ class Datastore:
                 f"queries of shape {np.shape(queries)} do not fit {key} states of width {width}: "
                 f"give an array of shape (queries, {width})"
             )
-        name = index or (None if exact else index_of(self.entries, key, chosen))
+        if index is not None and exact:
+            raise UsageError("`index` and `exact` exclude each other: give one of them")
+        name = index
+        if index is None and exact is False:
+            name = index_of(self.entries, key, chosen)
         retrieval = Retrieval(key=key, metric=chosen, index=name, score="index", k=k)
         return open_search(self.entries, retrieval)(asked)
 
@@ -298,6 +305,8 @@ class Datastore:
             text: The validation text; the one that the datastore was tuned on by default.
             name: What to call the mixture.
         """
+        if isinstance(components, str):
+            raise UsageError("`components` is one text: give a list of names")
         return combine_components(self.entries, self._validation(text), components, name=name)
 
     def info(self) -> DatastoreInfo:

@@ -66,7 +66,9 @@ def _refuse_own_text(entries: Entries, text: dict[str, Any]) -> None:
     stored = {file["xxh3"] for file in own.get("files", [])}
     shared = [file["name"] for file in text.get("files", []) if file["xxh3"] in stored]
     if text == own or shared:
-        which = f"{', '.join(shared)} is part of" if shared else "that is"
+        more = f" and {len(shared) - 3} others" if len(shared) > 3 else ""
+        verb = "is" if len(shared) == 1 else "are"
+        which = f"{', '.join(shared[:3])}{more} {verb} part of" if shared else "that is"
         raise UsageError(
             f"{which} the text the datastore was built from, where every token retrieves itself: "
             "give another"

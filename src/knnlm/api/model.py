@@ -1,6 +1,7 @@
 """`KNNLM`: a base LM and its datastore as one model that is tuned, evaluated and generated with."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,10 @@ class KNNLM:
         model: str | Path | LanguageModel | None = None,
         device: str | None = None,
     ) -> None:
+        if not isinstance(store, Datastore | str | Path):
+            raise UsageError(
+                f"`store` is {type(store).__name__}: give a Datastore or the path of its folder"
+            )
         opened = store if isinstance(store, Datastore) else Datastore.open(store)
         if model is not None or device is not None:
             opened = Datastore(opened.entries, model, device)
@@ -97,6 +102,7 @@ class KNNLM:
         if retrieval_temperature is not None:
             check_temperature(retrieval_temperature)
         self._k, self._lam, self._temperature = k, lam, retrieval_temperature
+        self._pinned: TunedSettings | None = None
         self._transformers: KNNLMForCausalLM | None = None
 
     def __repr__(self) -> str:
@@ -106,9 +112,13 @@ class KNNLM:
     def settings(self) -> TunedSettings:
         """Which component, its retrieval, λ and τ: those given, else those tuned.
 
+        A model that `tune` returned keeps what it was tuned to, whatever is tuned later.
+
         Raises:
             KnnlmError: If something is neither given nor tuned.
         """
+        if self._pinned is not None:
+            return self._pinned
         return settings_of(
             self.store.entries,
             self.component_name,
@@ -174,7 +184,7 @@ class KNNLM:
         self,
         prompt: str,
         *,
-        max_new_tokens: int = 64,
+        max_new_tokens: int | None = None,
         sampling: Sampling | None = None,
         compare: bool = False,
         stream: Callable[[str], None] | None = None,
@@ -183,12 +193,16 @@ class KNNLM:
 
         Args:
             prompt: The text to continue.
-            max_new_tokens: How many tokens to add, at most.
-            sampling: How tokens are chosen; greedily by default. It has its own `max_new_tokens`.
+            max_new_tokens: How many tokens to add, at most; 64 unless `sampling` says otherwise.
+            sampling: How tokens are chosen; greedily by default.
             compare: Whether the base LM continues it too.
             stream: Called with the prompt, and then with pieces of text as they come.
         """
-        sampling = sampling or Sampling(max_new_tokens=max_new_tokens)
+        if not isinstance(prompt, str):
+            raise UsageError(f"`prompt` is {type(prompt).__name__}: give one text")
+        sampling = sampling or Sampling()
+        if max_new_tokens is not None:
+            sampling = replace(sampling, max_new_tokens=max_new_tokens)
         model, tokenizer = self.to_transformers(), self.tokenizer
         generated = generate(model, tokenizer, prompt, sampling, compare=compare, stream=stream)
 
@@ -222,7 +236,9 @@ class KNNLM:
             _refuse_retrieval(k=k)
             return [load_stored(entries, self.component_name)]
         given = self._k if k is None else k
-        ks = [given or defaults.K] if given is None or isinstance(given, int) else list(given)
+        if given is None:
+            given = defaults.K
+        ks = [given] if isinstance(given, int) else list(given)
         if not ks:
             raise UsageError("no `k` given: give at least one")
         for each in ks:
@@ -235,11 +251,7 @@ class KNNLM:
     def _at(self, settings: TunedSettings) -> "KNNLM":
         """The same model at settings that were just tuned."""
         other = KNNLM(self.store, component=self.component_name)
-        retrieval = settings.retrieval
-        if retrieval is not None:
-            other._wishes = {
-                name: getattr(retrieval, name) for name in ("key", "metric", "index", "score")
-            }
+        other._wishes, other._pinned = self._wishes, settings
         return other
 
 

@@ -99,3 +99,6 @@ class Generation:
 
     def __str__(self) -> str:
         return self.prompt + self.text
+
+    def __repr__(self) -> str:
+        return f"Generation(prompt={self.prompt!r}, text={self.text!r})"

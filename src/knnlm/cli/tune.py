@@ -1,5 +1,6 @@
 """knnlm tune"""
 
+import shlex
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -78,7 +79,8 @@ def tune(
     named = named_text(text, dataset, embedded)
     tuned = knnlm.tune(named, k=ks, temperatures=numbers(temperatures, "--temperatures")).settings
     text_option = "--embedded" if embedded else "--text TEST"
-    following = f"knnlm eval {store} {text_option}"
+    search_option = " --exact" if exact else f" --index {index}" if index else ""
+    following = f"knnlm eval {shlex.quote(str(store))} {text_option}{search_option}"
     if component:
         following += f" --component {component}"
     fields = tuned.as_json()

@@ -220,6 +220,12 @@ class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixi
             raise UsageError(
                 f"cannot score {len(tokens)} tokens from {start} on: the first is not predicted"
             )
+        longest = self.config.max_position_embeddings
+        if longest is not None and len(tokens) - 1 > longest:
+            raise UsageError(
+                f"the text has {len(tokens):,} tokens but the model reads at most {longest:,}: "
+                "shorten it"
+            )
         parts = self._ready()
         states = parts.reader.read(tokens[None, :-1].to(parts.reader.device))
         targets = tokens[start:].to(parts.reader.device)

@@ -54,6 +54,10 @@ class Index(NamedTuple):
     manifest: dict[str, Any]
     faiss: Any
 
+    def __repr__(self) -> str:
+        recall = f"recall@{self.manifest['recall_k']} {self.manifest['recall']:.3f}"
+        return f"Index({self.name!r}, {recall})"
+
     @property
     def metric(self) -> Metric:
         """The metric that it was built for."""

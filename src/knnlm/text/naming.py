@@ -44,6 +44,8 @@ def open_text(text: Text, split: Split) -> Source:
     """
     if isinstance(text, HubDataset | PythonDocs):
         return text.open(split)
+    if text == "":
+        raise UsageError("text is an empty path: give a file or a folder")
     if isinstance(text, str | Path):
         return find_files([text], split)
     if isinstance(text, Source):

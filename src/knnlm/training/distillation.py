@@ -60,6 +60,13 @@ class Distilled:
     settings: TunedSettings
     record: dict[str, Any]
 
+    def __repr__(self) -> str:
+        keys, s = " and ".join(self.component.keys), self.settings
+        return (
+            f"Distilled({self.name!r}: {self.record['kind']} on {keys}, λ {s.lam:.3f}, "
+            f"τ {s.temperature:.4g}, validation {s.base_ppl:.2f} → {s.interp_ppl:.2f})"
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class DistillRequest:
