@@ -2,12 +2,16 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from knnlm import KNNLM, Datastore, Sampling, UsageError
 
 pytestmark = pytest.mark.pipeline
+THREE: Any = 3
+NONE: Any = None
+NAME: Any = "store"
 
 
 @pytest.fixture
@@ -59,9 +63,9 @@ def test_the_length_of_a_text_is_limited_and_said(store: Datastore) -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (lambda store: KNNLM(3), "`store` is int: give a Datastore or the path"),
-        (lambda store: Datastore("store"), "made by Datastore.build or Datastore.open"),
-        (lambda store: KNNLM(store).generate(None), "`prompt` is NoneType: give one text"),
+        (lambda store: KNNLM(THREE), "`store` is int: give a Datastore or the path"),
+        (lambda store: Datastore(NAME), "made by Datastore.build or Datastore.open"),
+        (lambda store: KNNLM(store).generate(NONE), "`prompt` is NoneType: give one text"),
         (lambda store: store.combine("clusters"), "`components` is one text: give a list"),
         (lambda store: store.queries(""), "text is an empty path"),
         (lambda store: KNNLM(store, lam=2.0), "lambda 2.0 is out of range"),
