@@ -74,7 +74,8 @@ def describe_component(entries: Entries, name: str) -> dict[str, Any]:
         return record
     return {
         **record,
-        "note": "was made by an earlier knnlm: run 'knnlm distill' again to replace it",
+        "note": f"was made by an earlier knnlm: distill it again under the name {name}, or delete "
+        f"{component_folder(entries, name)}",
     }
 
 
