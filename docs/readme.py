@@ -9,18 +9,18 @@ from knnlm.paper.scales import LAPTOP_SCALE
 
 ROOT = Path(__file__).parents[1]
 RESULTS = "docs/results/laptop"
-_PLACE = re.compile(r"(<!-- answer: [^>]*-->\n).*?(<!-- end of answer -->)", re.DOTALL)
+_ANSWER = re.compile(r"(<!-- answer: [^>]*-->\n).*?(<!-- end of answer -->)", re.DOTALL)
 
 
 def with_answer(text: str) -> str:
     """A README's text with the answer as it is now."""
     answer = readme(ROOT / RESULTS, LAPTOP_SCALE, f"{RESULTS}/figures")
-    found, times = _PLACE.subn(lambda place: f"{place[1]}\n{answer}\n{place[2]}", text)
+    updated, times = _ANSWER.subn(lambda match: f"{match[1]}\n{answer}\n{match[2]}", text)
     if times != 1:
         raise ValueError(
             f"the README has {times} places for the answer, not one: mark it by two comments"
         )
-    return found
+    return updated
 
 
 if __name__ == "__main__":

@@ -19,7 +19,6 @@ from knnlm.components import (
     MixtureOfSoftmaxes,
 )
 from knnlm.components.clusters import token_shares
-from knnlm.components.head import new_head
 from knnlm.datastore.entries import Entries
 from knnlm.search.retrieval import Retrieval
 from knnlm.similarity import Metric
@@ -55,7 +54,7 @@ def random_tensors(seed: int) -> Callable[..., torch.Tensor]:
 def random_head(v: int, d: int, metric: Metric, tau: float, seed: int = 0) -> Head:
     """A head with one to three embeddings of each vocabulary entry."""
     counts = torch.from_numpy(np.random.default_rng(seed).integers(1, 4, v))
-    return new_head("att", random_tensors(seed)(int(counts.sum()), d), counts, metric, tau)
+    return Head(("att",), random_tensors(seed)(int(counts.sum()), d), counts, metric, tau)
 
 
 def random_softmaxes(v: int, d: int, tau: float = 1.0, seed: int = 0) -> MixtureOfSoftmaxes:

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knnlm.components import QueryArrays
-from knnlm.components.head import Head, new_head, row_scores, softmax_losses, sum_by_token
+from knnlm.components.head import Head, row_scores, softmax_losses, sum_by_token
 from knnlm.equation import p_knn, similarity
-from knnlm.errors import KnnlmError, UsageError
+from knnlm.errors import UsageError
 
 Metric = Literal["l2", "ip"]
 
@@ -22,7 +22,7 @@ def random_head(
 ) -> Head:
     counts = torch.from_numpy(rng.integers(1, most + 1, vocab_size))
     weight = torch.from_numpy(rng.standard_normal((int(counts.sum()), width)).astype(np.float32))
-    return new_head("att", weight, counts, metric, tau)
+    return Head(("att",), weight, counts, metric, tau)
 
 
 @given(
@@ -53,21 +53,21 @@ def test_it_is_the_equation_with_every_embedding_voting(
 def test_one_embedding_a_token_with_the_output_embedding_is_the_lm() -> None:
     torch.manual_seed(0)
     w_sm, h = torch.randn(50, 8), torch.randn(20, 8)
-    component = new_head("ffn", w_sm, torch.ones(50, dtype=torch.int64), "ip")
+    component = Head(("ffn",), w_sm, torch.ones(50, dtype=torch.int64), "ip", 1.0)
     assert torch.allclose(component.logprobs(h), (h @ w_sm.T).log_softmax(1), atol=1e-5)
 
 
 def test_copies_of_every_embedding_change_nothing() -> None:
     rng = np.random.default_rng(1)
     one = random_head(rng, 7, 5, 1, "l2", 1.3)
-    three = new_head("att", one.weight.repeat_interleave(3, 0), 3 * one.counts, "l2", 1.3)
+    three = Head(("att",), one.weight.repeat_interleave(3, 0), 3 * one.counts, "l2", 1.3)
     h = torch.from_numpy(rng.standard_normal((4, 5)).astype(np.float32))
     assert torch.allclose(one.logprobs(h), three.logprobs(h), atol=1e-5)
 
 
 def test_tokens_far_below_keep_their_probability_in_log_space() -> None:
     counts = torch.tensor([2, 1])
-    component = new_head("att", torch.tensor([[0.0], [0.0], [-500.0]]), counts, "ip")
+    component = Head(("att",), torch.tensor([[0.0], [0.0], [-500.0]]), counts, "ip", 1.0)
     logs = component.logprobs(torch.tensor([[1.0]]))
     assert logs[0, 1].item() == pytest.approx(-500 - np.log(2), rel=1e-6)
 
@@ -89,10 +89,7 @@ def test_gradients_are_those_of_the_dense_equation(metric: Metric, most: int) ->
     assert torch.allclose(-dense.gather(1, targets[:, None]).sum(), loss(component.weight.double()))
 
 
-def test_embeddings_that_do_not_fit_the_vocabulary_are_refused() -> None:
-    with pytest.raises(KnnlmError, match="3 embeddings do not belong to 2 vocabulary entries"):
-        new_head("att", torch.zeros(3, 2), torch.tensor([1, 1]), "ip")
-    with pytest.raises(KnnlmError, match="one embedding or more each"):
-        new_head("att", torch.zeros(3, 2), torch.tensor([3, 0]), "ip")
+def test_a_temperature_that_is_not_positive_is_refused() -> None:
+    head = Head(("att",), torch.zeros(2, 2), torch.tensor([1, 1]), "ip", 1.0)
     with pytest.raises(UsageError, match="temperature"):
-        new_head("att", torch.zeros(2, 2), torch.tensor([1, 1]), "ip", 0.0)
+        head.at_temperature(0.0)

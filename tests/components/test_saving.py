@@ -9,7 +9,7 @@ import torch
 
 from knnlm.components import Component, LearnedComponent, Mixture, QueryArrays
 from knnlm.components.base import ScoredTokens, TargetScores
-from knnlm.components.head import new_head
+from knnlm.components.head import Head
 from knnlm.components.saving import (
     LEARNED,
     SavedState,
@@ -118,7 +118,7 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
     save_tensors(file, {"weight": torch.zeros(1)}, {"kind": "head", **nothing})
     with pytest.raises(DamagedError, match="do not make a component"):
         load_component(file)
-    good = new_head("att", torch.zeros(4, 2), torch.full((2,), 2), "ip")
+    good = Head(("att",), torch.zeros(4, 2), torch.full((2,), 2), "ip", 1.0)
     bad = dataclasses.replace(good, counts=torch.ones(3, dtype=torch.int64))
     save_component(file, bad, {})
     with pytest.raises(DamagedError, match="do not make a component"):

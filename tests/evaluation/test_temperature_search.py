@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from knnlm.components import FullDatastore, Head, QueryArrays
 from knnlm.components.base import Logs, TargetScores
-from knnlm.components.head import new_head
 from knnlm.components.knn import TargetVotes
 from knnlm.components.mixture import Mixture
 from knnlm.errors import UsageError
@@ -65,7 +64,7 @@ def taught(seed: int, tau: float, count: int) -> tuple[Head, QueryArrays]:
     """A head whose targets were drawn from itself at another τ, which is then the best one."""
     rng = np.random.default_rng(seed)
     weight = torch.from_numpy(rng.standard_normal((V, D)).astype(np.float32))
-    head = new_head("att", weight, torch.ones(V, dtype=torch.int64), "l2", 1.0)
+    head = Head(("att",), weight, torch.ones(V, dtype=torch.int64), "l2", 1.0)
     states = rng.standard_normal((count, D)).astype(np.float32)
     logs = head.at_temperature(tau).logprobs(torch.from_numpy(states))
     drawn = torch.multinomial(logs.exp(), 1, generator=torch.Generator().manual_seed(seed))

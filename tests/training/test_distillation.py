@@ -217,7 +217,7 @@ def test_a_component_of_an_earlier_format_is_replaced(
     made = opened.distill(texts["valid"], **HEAD)
     file = store.path / "components/head/component.json"
     write_json(file, {**read_json(file), "format": 1})
-    with pytest.raises(KnnlmError, match="made by an earlier knnlm: run 'knnlm distill' again"):
+    with pytest.raises(KnnlmError, match="earlier knnlm: distill it again under the name head"):
         KNNLM(opened, component="head").evaluate(texts["test"])
     again = opened.distill(texts["valid"], **HEAD)
     assert (again.record, again.settings) == (made.record, made.settings)

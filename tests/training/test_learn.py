@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from knnlm.components.base import QueryArrays
-from knnlm.components.head import new_head
+from knnlm.components.head import Head
 from knnlm.datastore.build import build_entries
 from knnlm.datastore.entries import Entries
 from knnlm.errors import KnnlmError
@@ -30,7 +30,7 @@ QUICK = FitSettings(lr=1e-2, epochs=3, patience=3)
 
 def test_the_output_embedding_over_ffn_is_the_lm(lm: LanguageModel, queries: Entries) -> None:
     weight = output_embedding(lm.model).weight.detach().float()
-    same = new_head("ffn", weight, torch.ones(len(weight), dtype=torch.int64), "ip")
+    same = Head(("ffn",), weight, torch.ones(len(weight), dtype=torch.int64), "ip", 1.0)
     ids = torch.from_numpy(queries.targets[:16].astype(np.int64))[None]
     reader = StateReader(lm.model, ["ffn"])
     with torch.inference_mode():

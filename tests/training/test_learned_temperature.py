@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from knnlm.components.base import QueryArrays, _LearnedScores
-from knnlm.components.head import Head, new_head
+from knnlm.components.head import Head
 from knnlm.evaluation.metrics import perplexity
 from knnlm.evaluation.mixing import fit_lambda, mix
 from knnlm.evaluation.tuning import best_temperature, temperature_sweep
@@ -16,7 +16,7 @@ from knnlm.evaluation.tuning import best_temperature, temperature_sweep
 
 def head_of(rng: np.random.Generator, vocab_size: int) -> Head:
     weight = torch.from_numpy(rng.standard_normal((vocab_size, 8)).astype(np.float32))
-    return new_head("att", weight, torch.ones(vocab_size, dtype=torch.int64), "ip", 1.0)
+    return Head(("att",), weight, torch.ones(vocab_size, dtype=torch.int64), "ip", 1.0)
 
 
 def drawn(rng: np.random.Generator, head: Head, states: NDArray[np.float32]) -> QueryArrays:

@@ -18,7 +18,7 @@ SCHEDULE = Schedule(
 
 
 class Regression:
-    """A linear map to learn from noisy inputs that are drawn anew in each update."""
+    """A linear map to learn from noisy inputs that are drawn again in each update."""
 
     def __init__(self, folder: Path) -> None:
         torch.manual_seed(0)

@@ -127,21 +127,21 @@ def _show_plan(wanted: Any, size: Any, json: bool) -> None:
     from knnlm.paper.conditions import unique_rows
     from knnlm.paper.plan import plan
 
-    found = plan(unique_rows(wanted), size)
+    planned = plan(unique_rows(wanted), size)
     fields = {
         "scale": size.name,
-        "rows": found.conditions,
-        "seconds": round(found.seconds),
-        "bytes": found.bytes,
-        "operations_per_second": round(found.speed),
-        "steps": [s._asdict() for s in found.steps],
+        "rows": planned.conditions,
+        "seconds": round(planned.seconds),
+        "bytes": planned.bytes,
+        "operations_per_second": round(planned.speed),
+        "steps": [s._asdict() for s in planned.steps],
     }
     lines = [
-        f"{found.conditions} rows, {len(found.steps)} steps, about {_time(found.seconds)} at "
-        f"{found.speed / 1e9:,.0f} billion operations a second (measured now), "
-        f"{_size(found.bytes)} of disk",
+        f"{planned.conditions} rows, {len(planned.steps)} steps, about {_time(planned.seconds)} at "
+        f"{planned.speed / 1e9:,.0f} billion operations a second (measured now), "
+        f"{_size(planned.bytes)} of disk",
         "",
-        *_kinds(found.steps),
+        *_kinds(planned.steps),
         "",
         "Nothing was run. Every step with its time and disk: add --json.",
     ]
@@ -150,15 +150,15 @@ def _show_plan(wanted: Any, size: Any, json: bool) -> None:
 
 def _kinds(steps: Any) -> list[str]:
     """One line for each kind of work, with the step that takes longest."""
-    found = []
+    lines = []
     for kind in dict.fromkeys(step.kind for step in steps):
-        mine = [step for step in steps if step.kind == kind]
-        longest = max(mine, key=lambda step: (step.seconds, step.bytes))
-        found.append(
-            f"{kind:8} {len(mine):4} {_time(sum(s.seconds for s in mine)):>8} "
-            f"{_size(sum(s.bytes for s in mine)):>9}  the longest: {longest.what}"
+        of_kind = [step for step in steps if step.kind == kind]
+        longest = max(of_kind, key=lambda step: (step.seconds, step.bytes))
+        lines.append(
+            f"{kind:8} {len(of_kind):4} {_time(sum(s.seconds for s in of_kind)):>8} "
+            f"{_size(sum(s.bytes for s in of_kind)):>9}  the longest: {longest.what}"
         )
-    return found
+    return lines
 
 
 def _time(seconds: float) -> str:

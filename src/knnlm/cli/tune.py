@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from knnlm import defaults
 from knnlm.cli.options import (
     ComponentName,
     Dataset,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 Ks = Annotated[
     str | None,
-    typer.Option("--k", help="Neighbors (1024); of several, as in 64,1024, the best."),
+    typer.Option("--k", help=f"Neighbors ({defaults.K}); of several, as in 64,1024, the best."),
 ]
 Temperatures = Annotated[
     str | None,

@@ -13,8 +13,7 @@ from typing import Any, ClassVar, cast
 import torch
 from torch.autograd.function import once_differentiable
 
-from knnlm.components.base import LearnedComponent, check_temperature
-from knnlm.errors import KnnlmError
+from knnlm.components.base import LearnedComponent
 from knnlm.similarity import Metric
 
 
@@ -56,19 +55,6 @@ class Head(LearnedComponent):
         """-log p(target) (B,), differentiable."""
         scores = row_scores(self.weight, states, self.metric, self.tau)
         return softmax_losses(scores, targets, self.counts)
-
-
-def new_head(
-    key: str, weight: torch.Tensor, counts: torch.Tensor, metric: Metric, tau: float = 1.0
-) -> Head:
-    """A head, after checking that embeddings and vocabulary entries fit together."""
-    check_temperature(tau)
-    if weight.ndim != 2 or int(counts.sum()) != len(weight) or int(counts.min()) < 1:
-        raise KnnlmError(
-            f"{len(weight)} embeddings do not belong to {len(counts)} vocabulary entries of one "
-            "embedding or more each"
-        )
-    return Head((key,), weight, counts, metric, tau)
 
 
 def row_scores(

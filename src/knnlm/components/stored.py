@@ -8,6 +8,7 @@ the new one. λ and τ are not here: settings are (evaluation/settings.py), of e
 """
 
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,8 @@ def component_record(entries: Entries, name: str) -> dict[str, Any]:
     names = list_components(entries)
     if not names:
         raise KnnlmError(
-            f"{entries.path} has no component: run 'knnlm distill {entries.path}' first"
+            f"{entries.path} has no component: run 'knnlm distill "
+            f"{shlex.quote(str(entries.path))}' first"
         )
     if name not in names:
         raise unknown("component", name, names)
@@ -74,7 +76,8 @@ def describe_component(entries: Entries, name: str) -> dict[str, Any]:
         return record
     return {
         **record,
-        "note": "was made by an earlier knnlm: run 'knnlm distill' again to replace it",
+        "note": f"was made by an earlier knnlm: distill it again under the name {name}, or delete "
+        f"{component_folder(entries, name)}",
     }
 
 

@@ -6,7 +6,8 @@ What does not depend on λ or τ (a search, above all) is done once; every τ is
 There is one search for τ. Perplexity as a function of log τ is smooth but flat far from its best,
 so a local search alone can start on a plateau. Three steps, all in units of the component's own
 scale: a coarse grid over five decades; wider, while the best is at its end; then ever smaller steps
-around the best."""
+around the best.
+"""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -94,8 +95,7 @@ def warn_of_few(tokens: int) -> None:
     if tokens < FEW_TOKENS:
         log.warning(
             f"note: fitted on only {tokens:,} tokens, which says little of other text: give a "
-            "longer "
-            "text"
+            "longer text"
         )
 
 
@@ -119,7 +119,7 @@ class RememberedScores(TargetScores):
 
     @cached_property
     def unit(self) -> float:
-        """The unit of what is remembered."""
+        """The natural unit of τ for these scores, computed once."""
         return self.scores.unit
 
     def logprobs(self, tau: float) -> Logs:

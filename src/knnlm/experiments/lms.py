@@ -44,7 +44,7 @@ class BaseLM:
 
     @property
     def shape(self) -> Shape:
-        """Its preset's."""
+        """The layers, width and vocabulary of its preset."""
         return Shape(self.preset.layers, self.preset.width, self.preset.vocab_size)
 
     def describe(self) -> dict[str, Any]:

@@ -43,12 +43,12 @@ class Plan(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """In all."""
+        """The time that all steps take, one after another."""
         return sum(step.seconds for step in self.steps)
 
     @property
     def bytes(self) -> int:
-        """In all, on disk."""
+        """The disk space that all steps need."""
         return sum(step.bytes for step in self.steps)
 
 

@@ -98,7 +98,7 @@ class ResultsFolder:
             known = (*self.own_names, RECORDS, ".lock")
             if strangers := [p.name for p in self.path.iterdir() if p.name not in known]:
                 raise KnnlmError(
-                    f"{self.path} is not empty ({strangers[0]} …): choose another --out; nothing "
+                    f"{self.path} is not empty ({strangers[0]} …): choose another `out`; nothing "
                     "was changed"
                 )
             (self.path / RECORDS).mkdir(exist_ok=True)
@@ -107,7 +107,7 @@ class ResultsFolder:
         before = read_claim(self.path)
         if difference := _difference(before, claim):
             raise KnnlmError(
-                f"{self.path} holds results of {difference}: choose another --out; nothing was "
+                f"{self.path} holds results of {difference}: choose another `out`; nothing was "
                 "changed"
             )
         joined = claim._replace(

@@ -166,6 +166,6 @@ def _refuse_another_lm(
         raise KnnlmError(
             f"{results.path} holds records of another LM called {name} than the one in "
             f"{workspace.lms.folder(name)} (another kind of CPU or number of threads trains "
-            f"another LM): choose another --out, or delete {workspace.folder} and train as before "
+            f"another LM): choose another `out`, or delete {workspace.folder} and train as before "
             "('The same numbers again' in docs/reproduce.md)"
         )

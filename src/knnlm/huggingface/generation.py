@@ -108,7 +108,8 @@ def generate(
         stream: Called with the prompt, and then with pieces of text as they come.
 
     Raises:
-        UsageError: If the prompt is empty, not UTF-8, or longer than the model can read.
+        UsageError: If the prompt is not UTF-8, is longer than the model can read, or is empty and
+            the model has no token to begin a text with.
     """
     sampling = Sampling() if sampling is None else sampling
     ids = encode_prompt(tokenizer, prompt)

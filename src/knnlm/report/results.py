@@ -25,7 +25,7 @@ class ConditionResult(NamedTuple):
     search: str
     """exact, or the factory string of an index."""
     score: str
-    """real: similarities computed again; search: those of the index."""
+    """exact: similarities computed again; index: those of the index."""
     base_ppl: float
     component_ppl: float
     """Infinite as soon as one token was not retrieved."""

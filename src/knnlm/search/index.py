@@ -8,6 +8,7 @@ FAISS detects neither a flipped bit nor a wrong metric nor a forgotten nprobe; t
 an index that is not what it claims to be is refused when it is opened.
 """
 
+import shlex
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -256,4 +257,4 @@ def _folder(store: Entries, name: str) -> Path:
 
 def _rebuild_command(store: Entries, manifest: dict[str, Any]) -> str:
     key, metric = manifest["key"], manifest["metric"]
-    return f"run 'knnlm index {store.path} --key {key} --metric {metric}' again"
+    return f"run 'knnlm index {shlex.quote(str(store.path))} --key {key} --metric {metric}' again"

@@ -221,8 +221,8 @@ def load_distilled(store: Entries, name: str) -> Distilled:
     settings = choose_settings(store, name)
     if settings is None:
         raise KnnlmError(
-            f"component {name} of {store.path} is not tuned: run 'knnlm tune {store.path} "
-            f"--text VALID --component {name}' first"
+            f"component {name} of {store.path} is not tuned: run 'knnlm tune "
+            f"{shlex.quote(str(store.path))} --text VALID --component {name}' first"
         )
     component = load_stored(store, name).at_temperature(settings.temperature)
     return Distilled(name, component, settings, record)
@@ -235,7 +235,8 @@ def _tuned(store: Entries, name: str) -> Component:
         if name != KNN_NAME:
             return load_distilled(store, name).component  # says what is missing
         raise KnnlmError(
-            f"{store.path} is not tuned: run 'knnlm tune {store.path} --text VALID' first"
+            f"{store.path} is not tuned: run 'knnlm tune "
+            f"{shlex.quote(str(store.path))} --text VALID' first"
         )
     return open_component(store, name, settings.retrieval, settings.temperature)
 
