@@ -1,6 +1,7 @@
 """A component that an earlier knnlm made cannot be used, but does not hide the datastore."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -11,7 +12,11 @@ from knnlm.cli.main import run
 from knnlm.components.stored import RECORD
 from knnlm.files import read_json, write_json
 
-NOTE = "was made by an earlier knnlm: run 'knnlm distill' again to replace it"
+
+def note(store: Datastore) -> str:
+    """What is said of the component `head`."""
+    advice = f"distill it again under the name head, or delete {store.path}/components/head"
+    return f"was made by an earlier knnlm: {advice}"
 
 
 @pytest.fixture(scope="module")
@@ -36,14 +41,14 @@ def store(made: Path, tmp_path: Path) -> Datastore:
 def test_info_lists_it_with_a_note(store: Datastore, capsys: pytest.CaptureFixture[str]) -> None:
     info = store.info()
     assert list(info.components) == ["clusters", "head"]
-    assert info.components["head"]["note"] == NOTE
+    assert info.components["head"]["note"] == note(store)
     assert "note" not in info.components["clusters"]
-    assert f"  component head: {NOTE}" in str(info).splitlines()
+    assert f"  component head: {note(store)}" in str(info).splitlines()
     assert "  component clusters: clusters on att" in str(info).splitlines()
     assert "earlier knnlm" in info._repr_html_()
     assert run(["info", str(store.path), "--json"]) == 0
     fields = json.loads(capsys.readouterr().out)
-    assert fields["components"]["head"]["note"] == NOTE
+    assert fields["components"]["head"]["note"] == note(store)
 
 
 def test_verify_compares_its_bytes_and_says_one_sentence(
@@ -52,7 +57,7 @@ def test_verify_compares_its_bytes_and_says_one_sentence(
     capsys.readouterr()
     assert run(["verify", str(store.path)]) == 0
     output = capsys.readouterr()
-    assert output.err == f"note: component head of {store.path} {NOTE}\n"
+    assert output.err == f"note: component head of {store.path} {note(store)}\n"
     assert "2 components are whole" in output.out
     (file,) = (store.path / "components" / "head").glob("*.safetensors")
     file.write_bytes(file.read_bytes()[:-1])
@@ -64,7 +69,7 @@ def test_verify_compares_its_bytes_and_says_one_sentence(
 
 
 def test_it_is_not_used(store: Datastore, texts: dict[str, Path]) -> None:
-    with pytest.raises(KnnlmError, match=NOTE):
+    with pytest.raises(KnnlmError, match=re.escape(note(store))):
         KNNLM(store, component="head").evaluate(texts["test"])
     model = KNNLM(store, component="clusters")
     assert model.evaluate(texts["test"]).tokens > 0

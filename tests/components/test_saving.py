@@ -160,3 +160,10 @@ def test_a_component_of_somebody_elses_cannot_be_saved() -> None:
     states = torch.tensor([[-1.0, -2.0]])
     scored = Foreign().score_tokens(states, torch.tensor([1]))
     assert scored == ScoredTokens(np.array([-2.0]), None)
+
+
+def test_a_head_without_an_embedding_for_a_token_is_refused(tmp_path: Path) -> None:
+    head = Head(("att",), torch.zeros(3, D), torch.tensor([3, 0]), "ip", 1.0)
+    save_component(tmp_path / "one.safetensors", head, {})
+    with pytest.raises(DamagedError, match="do not make a component"):
+        load_component(tmp_path / "one.safetensors")

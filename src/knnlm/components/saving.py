@@ -130,6 +130,8 @@ def _check_shapes(component: Component) -> None:
     """Predict once: tensors that do not fit together raise here, not in the middle of a text."""
     for part in component.parts if isinstance(component, Mixture) else (component,):
         if isinstance(part, LearnedComponent):
+            if isinstance(part, Head) and int(part.counts.min()) < 1:
+                raise ValueError("a vocabulary entry without an embedding")
             shape = part.logprobs(torch.zeros(1, part.width)).shape
             if shape != (1, component.vocab_size):
                 raise ValueError(f"logits of shape {tuple(shape)}")
