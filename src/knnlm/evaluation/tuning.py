@@ -27,8 +27,6 @@ from knnlm.files import fingerprint
 from knnlm.progress import log
 
 FEW_TOKENS = 1000
-PRECISION = 1.02
-"""The last step is smaller than this factor."""
 _COARSE = tuple(2.0**e for e in range(-8, 9, 2))
 _WIDEST = 2.0**24
 
@@ -114,6 +112,7 @@ class RememberedScores(TargetScores):
     def __init__(self, scores: TargetScores) -> None:
         self.scores = scores
         self.first_look, self.has_temperature = scores.first_look, scores.has_temperature
+        self.precision = scores.precision
         self._logs: dict[float, Logs] = {}
         self._sample: tuple[NDArray[np.integer], TargetScores] | None = None
 
@@ -141,14 +140,15 @@ class RememberedScores(TargetScores):
 
 
 def best_temperature(
-    lm: Logs, scores: TargetScores, *, precision: float = PRECISION
+    lm: Logs, scores: TargetScores, *, precision: float | None = None
 ) -> TemperaturePoint:
     """The τ of the lowest perplexity on a validation text, with its λ.
 
     Args:
         lm: log p_LM of the text's targets.
         scores: The component's log p of the same targets at any τ.
-        precision: The last step of the search is smaller than this factor.
+        precision: The last step of the search is smaller than this factor; by default as the
+            component's scores have it.
 
     Returns:
         The best τ that was tried; never worse than τ = the component's own unit.
@@ -162,7 +162,7 @@ def temperature_sweep(
     scores: TargetScores,
     temperatures: Sequence[float] | None = None,
     *,
-    precision: float = PRECISION,
+    precision: float | None = None,
 ) -> list[TemperaturePoint]:
     """Perplexity at each τ with its own λ, in order of τ: at `temperatures`, or where it is best.
 
@@ -192,7 +192,7 @@ def temperature_sweep(
     visit(_around_the_best(lm, scores, mixed) or _COARSE)
     if len(points) >= len(_COARSE):
         _widen(points, visit)
-    _refine(points, visit, precision)
+    _refine(points, visit, precision or scores.precision)
     return sorted(points.values())
 
 

@@ -20,9 +20,6 @@ from knnlm.paper.apprentice import Apprentice, Taught
 from knnlm.paper.numbers import Base, Logs, Sums, base_numbers, fitted_mixture, or_none
 from knnlm.paper.rows import Arm, Combined, Learned
 
-_PRECISION = 1.005
-"""Of τ: claims compare substitutes that differ by less than steps of 2 % do."""
-
 
 class LearnedBench:
     """Measures learned rows. `base` gives an LM's own log p; `votes` those of an arm's neighbours
@@ -162,7 +159,7 @@ def _at_best(
     component: LearnedComponent, scores: TargetScores, lms: Sequence[Logs]
 ) -> list[_AtTau]:
     """At the τ that is best for each LM; what was computed at a τ serves all of them."""
-    best = [best_temperature(lm, scores, precision=_PRECISION) for lm in lms]
+    best = [best_temperature(lm, scores) for lm in lms]
     return [
         _at(component, scores, lm, point.temperature) for lm, point in zip(lms, best, strict=True)
     ]
