@@ -180,7 +180,9 @@ def temperature_sweep(
             raise UsageError("no temperature given: give at least one")
         for tau in temperatures:
             check_temperature(tau)
-        return sorted(mixed(lm, scores, [tau / unit for tau in temperatures]))
+        logs = scores.several(temperatures)
+        points_given = zip(temperatures, logs, strict=True)
+        return sorted(_point(lm, log, tau, tau / unit) for tau, log in points_given)
     if not scores.has_temperature:
         return mixed(lm, scores, [1.0])
     points: dict[float, TemperaturePoint] = {}
