@@ -19,7 +19,7 @@ Shapes: B queries, D width, V vocabulary, N entries of the datastore.
 | `lam`     | λ         | interpolation weight of the neighbors                        |
 """
 
-from typing import Literal
+from typing import Literal, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,9 +37,13 @@ def softmax(x: Array) -> Array:
 
 def similarity(w_ds: Array, h_ds: Array, metric: Literal["l2", "ip"]) -> Array:
     """W_ds ⊗ h_ds (B×N), higher is nearer: -‖h-w‖² for l2, h·w for ip."""
-    if metric == "ip":
-        return h_ds @ w_ds.T
-    return -((h_ds[:, None, :] - w_ds[None, :, :]) ** 2).sum(axis=-1)
+    match metric:
+        case "l2":
+            return -((h_ds[:, None, :] - w_ds[None, :, :]) ** 2).sum(axis=-1)
+        case "ip":
+            return h_ds @ w_ds.T
+        case _:
+            assert_never(metric)
 
 
 def mask_to_k(scores: Array, k: int) -> Array:

@@ -5,11 +5,14 @@
 h is a query (paper: h_ds), w a stored state (a row of W_ds). The sign of L2 is decided here and
 nowhere else; sums are in fp32 whatever the storage type. Which entries to score is the caller's
 choice.
+
+Code that depends on the metric matches on it and ends in `assert_never`: a metric that is added to
+`Metric` is an error of mypy, and of every run, until each such place knows it.
 """
 
 import os
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +46,13 @@ def checked_metric(name: str) -> Metric:
 
 def from_distance(metric: Metric, values: NDArray[np.float32]) -> NDArray[np.float32]:
     """What FAISS returns (squared L2 distance, or inner product) as a similarity."""
-    return -values if metric == "l2" else values
+    match metric:
+        case "l2":
+            return -values
+        case "ip":
+            return values
+        case _:
+            assert_never(metric)
 
 
 def score_states(
@@ -61,10 +70,14 @@ def score_states(
     """
     q = np.asarray(queries, np.float32)
     w = states.astype(np.float32)
-    if metric == "ip":
-        return np.einsum("bkd,bd->bk", w, q)
-    w -= q[:, None, :]
-    return -np.einsum("bkd,bkd->bk", w, w)
+    match metric:
+        case "l2":
+            w -= q[:, None, :]
+            return -np.einsum("bkd,bkd->bk", w, w)
+        case "ip":
+            return np.einsum("bkd,bd->bk", w, q)
+        case _:
+            assert_never(metric)
 
 
 def score_entries(

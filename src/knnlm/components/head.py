@@ -8,7 +8,7 @@ sorted by vocabulary entry, and every entry has at least one. Our `weight` is th
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, assert_never, cast
 
 import torch
 from torch.autograd.function import once_differentiable
@@ -69,9 +69,14 @@ def row_scores(
     Under L2 without ‖h‖², which is the same for every row and so leaves the softmax as it is. τ is
     taken into the smaller arrays: (B, R) is written once.
     """
-    if metric == "l2":
-        bias = -weight.square().sum(1) if bias is None else bias - weight.square().sum(1)
-        states = 2 * states
+    match metric:
+        case "l2":
+            bias = -weight.square().sum(1) if bias is None else bias - weight.square().sum(1)
+            states = 2 * states
+        case "ip":
+            pass
+        case _:
+            assert_never(metric)
     if tau != 1:
         states = states / tau
     return states @ weight.T if bias is None else torch.addmm(bias / tau, states, weight.T)

@@ -8,7 +8,7 @@ flipped    an L2 index's distances taken for similarities (F4)
 with_zeros what exact search returns when all-zero rows lie among the others (F1)"""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, assert_never
 
 import faiss
 import numpy as np
@@ -43,13 +43,18 @@ def half(
     def score(near: Neighbors, at: tuple[int, int]) -> NDArray[np.float32]:
         asked = queries.read(*at).astype(np.float16)
         scores = np.empty(near.ids.shape, np.float32)
-        for place, ids in enumerate(
-            near.ids
-        ):  # one query at a time: its rows fit the processor's cache
+        # one query at a time: its rows fit the processor's cache
+        for number, ids in enumerate(near.ids):
             rows = column.gather(np.maximum(ids, 0)).astype(np.float16)
-            terms = rows * asked[place] if metric == "ip" else (rows - asked[place]) ** 2
-            total = terms.sum(axis=1, dtype=np.float32).astype(np.float16).astype(np.float32)
-            scores[place] = total if metric == "ip" else -total
+            match metric:
+                case "l2":
+                    terms = -((rows - asked[number]) ** 2)
+                case "ip":
+                    terms = rows * asked[number]
+                case _:
+                    assert_never(metric)
+            total = terms.sum(axis=1, dtype=np.float32)
+            scores[number] = total.astype(np.float16).astype(np.float32)
         return np.where(near.ids < 0, np.float32(-np.inf), scores)
 
     return _changed(found, score)

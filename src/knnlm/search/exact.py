@@ -15,7 +15,7 @@ So the result is the true top k of the exact scores, ties by id.
 """
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, assert_never
 
 import faiss
 import numpy as np
@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from knnlm import defaults
 from knnlm.datastore import Column
 from knnlm.errors import UsageError
+from knnlm.search.faiss_index import faiss_metric
 from knnlm.search.neighbors import Neighbors, merge, pack, top_k, top_k_packed, unpack
 from knnlm.similarity import Metric, from_distance, score_entries
 
@@ -113,17 +114,21 @@ class _Candidates(NamedTuple):
 
 def _candidates(queries: Floats, keys: Column, count: int, metric: Metric) -> _Candidates:
     """Step 1: about the nearest `count` entries, by scores that rounding may have changed."""
-    faiss_metric = faiss.METRIC_L2 if metric == "l2" else faiss.METRIC_INNER_PRODUCT
     best = np.empty((len(queries), 0), np.int64)
     center, longest = None, 0.0
     for start, states in _blocks(keys, count):
-        if metric == "l2":
-            if center is None:
-                center = states.mean(axis=0)
-                queries = queries - center
-            states -= center
+        match metric:
+            case "l2":
+                if center is None:
+                    center = states.mean(axis=0)
+                    queries = queries - center
+                states -= center
+            case "ip":
+                pass
+            case _:
+                assert_never(metric)
         longest = max(longest, float(np.einsum("nd,nd->n", states, states).max()))
-        values, ids = faiss.knn(queries, states, min(count, len(states)), metric=faiss_metric)
+        values, ids = faiss.knn(queries, states, min(count, len(states)), faiss_metric(metric))
         packed = pack(ids + start, from_distance(metric, values))
         best = top_k_packed(np.concatenate([best, packed], axis=1), count)
     return _Candidates(best, center, np.einsum("qd,qd->q", queries, queries), longest)
@@ -137,10 +142,14 @@ def _tolerance(fast: _Candidates, edge: Floats, width: int, metric: Metric) -> F
     matter.
     """
     unit = 4 * np.float32(2.0**-24) * np.sqrt(np.float32(width))
-    if metric == "ip":
-        return unit * np.sqrt(fast.query_lengths * np.float32(fast.longest))
-    reach = np.sqrt(fast.query_lengths) + np.sqrt(np.maximum(-edge, 0))
-    return unit * (fast.query_lengths + reach**2)
+    match metric:
+        case "l2":
+            reach = np.sqrt(fast.query_lengths) + np.sqrt(np.maximum(-edge, 0))
+            return unit * (fast.query_lengths + reach**2)
+        case "ip":
+            return unit * np.sqrt(fast.query_lengths * np.float32(fast.longest))
+        case _:
+            assert_never(metric)
 
 
 def _search_above(
@@ -155,10 +164,15 @@ def _search_above(
         if center is not None:
             states -= center
         fast_scores = centered @ states.T
-        if metric == "l2":
-            fast_scores *= 2
-            fast_scores -= np.einsum("nd,nd->n", states, states)
-            fast_scores -= np.einsum("qd,qd->q", centered, centered)[:, None]
+        match metric:
+            case "l2":
+                fast_scores *= 2
+                fast_scores -= np.einsum("nd,nd->n", states, states)
+                fast_scores -= np.einsum("qd,qd->q", centered, centered)[:, None]
+            case "ip":
+                pass
+            case _:
+                assert_never(metric)
         for i, row in enumerate(fast_scores):
             ids = np.flatnonzero(row >= bar[i])[None] + start
             # in pieces: a datastore may hold one state a million times

@@ -8,7 +8,7 @@ are the business of index.py.
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_never
 
 import faiss
 import numpy as np
@@ -29,7 +29,13 @@ _TRAINED_ON_LEAST = 1 << 16
 
 def faiss_metric(metric: Metric) -> Any:
     """FAISS's constant for a metric."""
-    return faiss.METRIC_L2 if metric == "l2" else faiss.METRIC_INNER_PRODUCT
+    match metric:
+        case "l2":
+            return faiss.METRIC_L2
+        case "ip":
+            return faiss.METRIC_INNER_PRODUCT
+        case _:
+            assert_never(metric)
 
 
 def trained_index(keys: Column, metric: Metric, factory: str, seed: int, folder: Path) -> Any:

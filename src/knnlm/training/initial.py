@@ -13,7 +13,7 @@ Each is a torch module whose `component()` is the component as it is so far.
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, assert_never
 
 import numpy as np
 import torch
@@ -147,14 +147,24 @@ class _Head(LearnableModule):
         super().__init__()
         self.spec = spec
         self.register_buffer("counts", counts)
-        start = w_sm / 2 if spec.metric == "l2" else w_sm  # 2w·h is then the LM's w·h
-        weight = start.repeat_interleave(counts, 0)
+        weight = _start_of_head(w_sm, spec.metric).repeat_interleave(counts, 0)
         several = (counts > 1).repeat_interleave(counts)[:, None]
         noise = torch.randn(weight.shape, generator=generator) * NOISE * w_sm.std()
         self.weight = torch.nn.Parameter(weight + several * noise)
 
     def component(self) -> Head:
         return Head(self.spec.keys, self.weight, self.counts, self.spec.metric, 1.0)
+
+
+def _start_of_head(w_sm: torch.Tensor, metric: Metric) -> torch.Tensor:
+    """Embeddings that score as W_sm does."""
+    match metric:
+        case "l2":
+            return w_sm / 2  # its 2w·h is then the LM's w·h
+        case "ip":
+            return w_sm
+        case _:
+            assert_never(metric)
 
 
 class _MixtureOfSoftmaxes(LearnableModule):
