@@ -26,8 +26,9 @@ def lm(tiny_model: Path) -> LanguageModel:
 
 @pytest.fixture
 def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Groups of few tokens, so that a short text has several parts."""
+    """Groups of few tokens, so that a short text has several parts, and a checkpoint after each."""
     monkeypatch.setattr("knnlm.datastore.build.GROUP_TOKENS", 60)
+    monkeypatch.setattr("knnlm.datastore.build.CHECKPOINT_SECONDS", 0.0)
 
 
 @pytest.fixture(scope="session")

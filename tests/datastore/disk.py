@@ -25,7 +25,7 @@ class Crash(BaseException):
 
 class Disk:
     """Counts steps; the step number `fails_at` raises `error` (a write gets half of its rows
-    through first)."""
+    through first). After a crash nothing is written any more."""
 
     def __init__(self, fails_at: int = 0, error: BaseException | None = None) -> None:
         self.fails_at, self.error, self.steps = fails_at, error or Crash(), 0
@@ -36,7 +36,8 @@ class Disk:
 
     def step(self) -> None:
         self.steps += 1
-        if self.steps == self.fails_at:
+        dead = isinstance(self.error, Crash) and 0 < self.fails_at < self.steps
+        if self.steps == self.fails_at or dead:
             raise self.error
 
     @contextlib.contextmanager

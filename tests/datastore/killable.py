@@ -14,7 +14,7 @@ from knnlm.text.local_files import Files
 
 
 def main(model: str, text: str) -> None:
-    build.GROUP_TOKENS = 300
+    build.GROUP_TOKENS, build.CHECKPOINT_SECONDS = 300, 0.0
     lm = load_model(model)
     print("ready", flush=True)
     for line in sys.stdin:

@@ -63,7 +63,10 @@ def test_a_table_survives_crash_after_crash(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("small_groups")
-def test_a_build_survives_a_crash_at_every_step(tmp_path: Path, lm: LanguageModel) -> None:
+@pytest.mark.parametrize("power", ["stays", "fails"])
+def test_a_build_survives_a_crash_at_every_step(
+    tmp_path: Path, lm: LanguageModel, power: str
+) -> None:
     def build(folder: Path) -> None:
         build_entries(lm, library(), folder, keys=["ffn"], window=12, stride=5, part_rows=90)
 
@@ -75,7 +78,10 @@ def test_a_build_survives_a_crash_at_every_step(tmp_path: Path, lm: LanguageMode
     seen = []
     for step in range(1, steps + 1):
         folder = tmp_path / str(step)
-        crash(Disk(fails_at=step), folder, build)
+        disk = Disk(fails_at=step)
+        crash(disk, folder, build)
+        if power == "fails" and folder.exists():
+            disk.lose_power(folder)
         seen.append(committed(folder))
         if seen[-1]:
             table = open_table(folder, STATES, unfinished=True)

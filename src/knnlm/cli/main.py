@@ -172,7 +172,7 @@ def run(arguments: list[str]) -> int:
         raise
     if outcome == _INTERRUPTED:
         print(
-            "knnlm: interrupted; nothing written is lost: run the same command again",
+            "knnlm: interrupted: run the same command again to resume",
             file=sys.stderr,
         )
         return 1

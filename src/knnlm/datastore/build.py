@@ -2,9 +2,12 @@
 
 The stream of windows is cut into groups of about GROUP_TOKENS, and a part ends where a group does.
 Both depend on the text alone, so a resumed build runs the same groups and writes the same bytes. It
-skips what was committed, after comparing its tokens and their positions with the text."""
+skips what was committed, and what a checkpoint kept, after comparing tokens and positions with the
+text. A checkpoint is made every CHECKPOINT_SECONDS and when a build is interrupted."""
 
+import contextlib
 import json
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -31,6 +34,7 @@ from knnlm.text import Source, check_window, cut_windows, encode_documents, grou
 
 GROUP_TOKENS = 1 << 14
 PART_ROWS = 1 << 18
+CHECKPOINT_SECONDS = 20.0
 DTYPES = {"float16": "<f2", "float32": "<f4"}
 LONGEST_DEFAULT_WINDOW = 1024
 
@@ -166,17 +170,29 @@ class _Build:
         self.documents = self.words = self.entries = 0  # so far
 
     def run(self, text: Source) -> None:
+        try:
+            kept = self.writer.rows + self.writer.pending
+            if kept:
+                log.info(f"resuming after {kept:,} entries")
+            self._read_text(text, kept)
+            self._finish(kept)
+        except BaseException:
+            # Ctrl-C too: what was computed stays, and the next run resumes after it
+            with contextlib.suppress(OSError, KnnlmError):  # the first error is the one to tell
+                self.writer.checkpoint()
+            raise
+
+    def _read_text(self, text: Source, kept: int) -> None:
+        """Compare the first `kept` entries with the text, compute and write the others."""
         options, committed = self.options, self.writer.rows
         stored = open_table(self.writer.path, ENTRIES_KIND, unfinished=True) if committed else None
-        if committed:
-            log.info(f"resuming after {committed:,} entries")
-        with ProgressBar("build", None, "tokens", start=committed) as meter:
+        checkpointed = time.monotonic()
+        with ProgressBar("build", None, "tokens", start=kept) as meter:
             windows = self._token_windows(text)
             for group in group_by_size(windows, lambda w: len(w.tokens), GROUP_TOKENS):
                 count = sum(w.window.scored for w in group)
-                if self.entries < committed:
-                    assert stored is not None
-                    self._compare(stored, group)
+                if self.entries < kept:
+                    self._compare(stored if self.entries < committed else None, committed, group)
                 else:
                     self.writer.append(
                         compute_entries(self.reader, group, options.dtype, options.logprobs)
@@ -185,9 +201,11 @@ class _Build:
                 self.entries += count
                 if self.entries == committed:
                     self.begun_documents.clear()
-                elif self.writer.pending >= options.part_rows:
+                elif self.entries >= kept and self.writer.pending >= options.part_rows:
                     self._commit()
-        self._finish(committed)
+                if time.monotonic() - checkpointed > CHECKPOINT_SECONDS:
+                    self.writer.checkpoint()
+                    checkpointed = time.monotonic()
 
     def _token_windows(self, text: Source) -> Iterator[TokenWindow]:
         limit = self.lm.vocab_size
@@ -205,11 +223,18 @@ class _Build:
             for w in cut_windows(len(tokens), self.options.window, self.options.stride):
                 yield TokenWindow(number, w, tokens[w.start : w.stop + 1])
 
-    def _compare(self, stored: Table, group: list[TokenWindow]) -> None:
-        """Refuse a text that differs from the one whose entries are committed."""
+    def _compare(self, stored: Table | None, committed: int, group: list[TokenWindow]) -> None:
+        """Refuse a text that differs from the one whose entries are kept.
+
+        Committed entries are read from the table, later ones from the writer's open part.
+        """
         for name, values in token_columns(group).items():
-            committed = stored.columns[name].read(self.entries, self.entries + len(values))
-            if not np.array_equal(committed, values):
+            start, stop = self.entries, self.entries + len(values)
+            if stored is not None:
+                kept = stored.columns[name].read(start, stop)
+            else:
+                kept = self.writer.pending_rows(name, start - committed, stop - committed)
+            if not np.array_equal(kept, values):
                 raise KnnlmError(
                     f"the text differs from the one {self.writer.path} was begun with: choose "
                     "another `path`"
@@ -219,10 +244,10 @@ class _Build:
         self.writer.commit({DOCUMENTS: json.dumps(self.begun_documents).encode()})
         self.begun_documents.clear()
 
-    def _finish(self, committed: int) -> None:
+    def _finish(self, kept: int) -> None:
         if self.entries == 0:
             raise KnnlmError("the text is empty: there is nothing to predict in it")
-        if self.entries < committed:
+        if self.entries < kept:
             raise KnnlmError(
                 f"the text is shorter than the one {self.writer.path} was begun with: choose "
                 "another `path`"

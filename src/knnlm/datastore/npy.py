@@ -1,5 +1,6 @@
 """A .npy file that grows: rows are streamed, and the header, of constant length, is rewritten at
-the end. Standard format 1.0, readable by any NumPy."""
+the end. Standard format 1.0, readable by any NumPy. A file that was not finished can be continued
+after the rows that a checkpoint of it names."""
 
 import contextlib
 import io
@@ -8,7 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import xxhash
 from numpy.typing import NDArray
+
+_BLOCK = 1 << 24
 
 
 class NpyWriter:
@@ -17,15 +21,26 @@ class NpyWriter:
     Until then the header says that there are no rows.
 
     Args:
-        path: The file; one that exists is overwritten.
+        path: The file; one that exists is overwritten, unless it is continued.
         dtype: NumPy's name of the dtype, with its byte order.
         width: Numbers in a row; 0 writes one number a row, as a vector.
+        continue_after: Rows of an unfinished file to keep; what follows them is cut off.
     """
 
-    def __init__(self, path: Path, dtype: str, width: int) -> None:
+    def __init__(self, path: Path, dtype: str, width: int, continue_after: int = 0) -> None:
         self.dtype, self.width, self.rows = np.dtype(dtype), width, 0
-        self._file = path.open("wb")
-        self._file.write(self._header())
+        self._digest = xxhash.xxh3_64()
+        if continue_after:
+            self._file = path.open("r+b")
+            self._keep(continue_after)
+        else:
+            self._file = path.open("w+b")
+            self._file.write(self._header())
+
+    @property
+    def checksum(self) -> str:
+        """XXH3-64 of the rows so far, without the header."""
+        return self._digest.hexdigest()
 
     def write(self, values: NDArray[Any]) -> None:
         """Append rows.
@@ -42,7 +57,22 @@ class NpyWriter:
         if not exact:
             raise ValueError(f"some values do not fit {self.dtype}")
         self._file.write(converted.data)
+        self._digest.update(converted.data)
         self.rows += len(values)
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Rows start … stop-1 of those written so far."""
+        shape = (stop - start, self.width) if self.width else (stop - start,)
+        self._file.seek(len(self._header()) + start * self._row_bytes)
+        data = self._file.read((stop - start) * self._row_bytes)
+        self._file.seek(0, os.SEEK_END)
+        return np.frombuffer(data, self.dtype).reshape(shape)
+
+    def flush(self) -> None:
+        """Flush the rows so far to disk, unless `close` has done so."""
+        if not self._file.closed:
+            self._file.flush()
+            os.fsync(self._file.fileno())
 
     def close(self) -> None:
         """Write the true header and flush everything to disk."""
@@ -56,6 +86,21 @@ class NpyWriter:
         """Close an unfinished file, even on a full disk; what it holds will be overwritten."""
         with contextlib.suppress(OSError):
             self._file.close()
+
+    @property
+    def _row_bytes(self) -> int:
+        return self.dtype.itemsize * max(self.width, 1)
+
+    def _keep(self, rows: int) -> None:
+        """Read `rows` rows for their checksum, and cut off what follows them."""
+        left = rows * self._row_bytes
+        self._file.seek(len(self._header()))
+        while left and (block := self._file.read(min(left, _BLOCK))):
+            self._digest.update(block)
+            left -= len(block)
+        self.rows = rows - -(-left // self._row_bytes)
+        self._file.seek(len(self._header()) + self.rows * self._row_bytes)
+        self._file.truncate()
 
     def _header(self) -> bytes:
         # NumPy pads headers so that a growing first axis keeps their length

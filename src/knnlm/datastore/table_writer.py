@@ -1,5 +1,10 @@
 """Writing a table: rows are appended to an open part and become visible, part by part, when the
-manifest that names the part is renamed into place. A killed writer resumes from there."""
+manifest that names the part is renamed into place. A killed writer resumes from there, or from a
+later checkpoint:
+
+    TABLE/open.json    how many rows of the open part are on disk, and their checksums
+
+Readers do not look at it. It only saves a resumed writer from appending those rows again."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,8 +14,18 @@ from numpy.typing import NDArray
 
 from knnlm.datastore.npy import NpyWriter
 from knnlm.datastore.table import FORMAT, MANIFEST, ColumnType, difference, read_manifest
-from knnlm.errors import KnnlmError
-from knnlm.files import checksum_file, explain_os_errors, sync_folder, write_bytes, write_json
+from knnlm.errors import DamagedError, KnnlmError
+from knnlm.files import (
+    checksum_file,
+    explain_os_errors,
+    fingerprint,
+    read_json,
+    sync_folder,
+    write_bytes,
+    write_json,
+)
+
+CHECKPOINT = "open.json"
 
 
 class TableWriter:
@@ -18,8 +33,9 @@ class TableWriter:
 
     Rows are invisible until `commit`, which makes them durable. In a folder that holds an
     unfinished table with the same `columns` and `meta`, the writer continues it: `rows` says how
-    many rows are committed, and the caller continues from there. As a context manager it closes
-    the files of the open part at the end.
+    many rows are committed, and `pending` how many more a checkpoint kept once the writer is
+    entered. The caller continues after those. As a context manager it closes the files of the open
+    part at the end.
 
     Args:
         path: The table's folder. Take its write lock first (`knnlm.files.write_lock`).
@@ -32,7 +48,7 @@ class TableWriter:
 
     Example:
         >>> with TableWriter(path, "squares", {"square": ColumnType("<i8", 0)}, {}) as writer:
-        ...     for start in range(writer.rows, 1_000_000, 1000):
+        ...     for start in range(writer.rows + writer.pending, 1_000_000, 1000):
         ...         writer.append({"square": np.arange(start, start + 1000) ** 2})
         ...         writer.commit()
         ...     writer.finish({})
@@ -49,10 +65,14 @@ class TableWriter:
             "columns": {name: column._asdict() for name, column in columns.items()},
         }
         self.manifest = self._stored(head) or {**head, "complete": False, "rows": 0, "parts": []}
+        self._made_from = fingerprint(head)
         self._open: dict[str, NpyWriter] = {}
         self._open_rows = 0
 
     def __enter__(self) -> Self:
+        if not self.manifest["complete"]:
+            with explain_os_errors(self.path):
+                self._continue_open_part()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -93,6 +113,31 @@ class TableWriter:
                 self._open[name].write(values)
         self._open_rows += counts.pop()
 
+    def pending_rows(self, name: str, start: int, stop: int) -> NDArray[Any]:
+        """Rows start … stop-1 of a column, counted from the first that is not committed."""
+        return self._open[name].read(start, stop)
+
+    def checkpoint(self) -> None:
+        """Keep the rows appended so far for a writer that resumes; readers still do not see them.
+
+        After an append that was interrupted this does nothing: an older checkpoint stays.
+        """
+        if not self._open_rows or any(w.rows != self._open_rows for w in self._open.values()):
+            return
+        with explain_os_errors(self.path):
+            for writer in self._open.values():
+                writer.flush()
+        write_json(
+            self.path / CHECKPOINT,
+            {
+                "format": FORMAT,
+                "made_from": self._made_from,
+                "part": len(self.manifest["parts"]),
+                "rows": self._open_rows,
+                "columns": {name: writer.checksum for name, writer in self._open.items()},
+            },
+        )
+
     def commit(self, extra: Mapping[str, bytes] | None = None) -> None:
         """Make the rows so far visible and durable, as a new part; without any, do nothing.
 
@@ -122,6 +167,7 @@ class TableWriter:
             }
         )
         self._open, self._open_rows = {}, 0
+        self._drop_checkpoint()
 
     def finish(self, summary: Mapping[str, Any]) -> None:
         """Commit the open rows and mark the table complete.
@@ -130,6 +176,7 @@ class TableWriter:
             summary: What is known only now, as JSON; it becomes part of the manifest.
         """
         self.commit()
+        self._drop_checkpoint()  # of a writer that was killed just after its last commit
         self._publish({**self.manifest, "complete": True, "summary": dict(summary)})
 
     def _publish(self, manifest: dict[str, Any]) -> None:
@@ -143,6 +190,44 @@ class TableWriter:
             left_over.unlink()
         for name, column in self.columns.items():
             self._open[name] = NpyWriter(folder / f"{name}.npy", column.dtype, column.width)
+
+    def _continue_open_part(self) -> None:
+        """Take up the open part of an earlier writer at its checkpoint, if every byte is there."""
+        kept = self._read_checkpoint()
+        if kept is None:
+            return
+        folder = self._folder(len(self.manifest["parts"]))
+        try:
+            for name, column in self.columns.items():
+                self._open[name] = NpyWriter(
+                    folder / f"{name}.npy", column.dtype, column.width, continue_after=kept["rows"]
+                )
+        except FileNotFoundError:
+            pass
+        sums = {name: writer.checksum for name, writer in self._open.items()}
+        if sums == kept["columns"]:
+            self._open_rows = int(kept["rows"])
+            for left_over in folder.iterdir():  # of a commit that was interrupted
+                if left_over.stem not in self.columns:
+                    left_over.unlink()
+            return
+        for writer in self._open.values():
+            writer.discard()
+        self._open = {}
+
+    def _drop_checkpoint(self) -> None:
+        with explain_os_errors(self.path):
+            (self.path / CHECKPOINT).unlink(missing_ok=True)
+
+    def _read_checkpoint(self) -> dict[str, Any] | None:
+        """The checkpoint of this table's open part; None if it is damaged or of another part."""
+        file = self.path / CHECKPOINT
+        try:
+            kept = read_json(file, newest_format=FORMAT) if file.is_file() else {}
+        except DamagedError:
+            return None
+        expected = {"made_from": self._made_from, "part": len(self.manifest["parts"])}
+        return kept if {key: kept.get(key) for key in expected} == expected else None
 
     def _folder(self, number: int) -> Path:
         return self.path / "parts" / f"{number:06d}"

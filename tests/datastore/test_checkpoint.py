@@ -1,0 +1,153 @@
+"""A build that stops between two commits keeps what it computed, and still ends with the same
+bytes."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from knnlm.datastore.build import build_entries
+from knnlm.datastore.table_writer import CHECKPOINT
+from knnlm.errors import KnnlmError
+from knnlm.files import read_json, write_json
+from knnlm.hidden_states import compute_entries
+from knnlm.models.load import LanguageModel
+from knnlm.text.documents import Document
+
+from .helpers import Texts, contents, library
+
+pytestmark = pytest.mark.usefixtures("small_groups")
+
+
+def build(lm: LanguageModel, source: Texts, folder: Path, part_rows: int = 1000) -> None:
+    build_entries(lm, source, folder, window=12, stride=5, part_rows=part_rows)
+
+
+class Groups:
+    """Counts the groups that were run through the model, and stops after so many, like Ctrl-C."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.left, self.rows = 10**9, 0
+        monkeypatch.setattr("knnlm.datastore.build.compute_entries", self)
+
+    def __call__(self, *args: Any) -> Any:
+        if self.left == 0:
+            raise KeyboardInterrupt
+        self.left -= 1
+        computed = compute_entries(*args)
+        self.rows += len(computed["target"])
+        return computed
+
+
+@pytest.fixture
+def groups(monkeypatch: pytest.MonkeyPatch) -> Groups:
+    return Groups(monkeypatch)
+
+
+def stopped(lm: LanguageModel, source: Texts, folder: Path, groups: Groups, after: int) -> int:
+    """A build interrupted after so many groups; returns the entries that it had computed."""
+    groups.left, groups.rows = after, 0
+    with pytest.raises(KeyboardInterrupt):
+        build(lm, source, folder)
+    groups.left = 10**9
+    return groups.rows
+
+
+@pytest.mark.parametrize("part_rows", [90, 1000])
+@pytest.mark.parametrize("after", [1, 3, 5])
+def test_no_entry_is_computed_twice_after_ctrl_c(
+    tmp_path: Path, lm: LanguageModel, groups: Groups, part_rows: int, after: int
+) -> None:
+    build(lm, library(), tmp_path / "whole", part_rows)
+    every = groups.rows
+    groups.left, groups.rows = after, 0
+    with pytest.raises(KeyboardInterrupt):
+        build(lm, library(), tmp_path / "stopped", part_rows)
+    groups.left = 10**9
+    build(lm, library(), tmp_path / "stopped", part_rows)
+    assert groups.rows == every
+    assert contents(tmp_path / "stopped") == contents(tmp_path / "whole")
+
+
+def test_a_build_may_be_stopped_again_and_again(
+    tmp_path: Path, lm: LanguageModel, groups: Groups
+) -> None:
+    build(lm, library(), tmp_path / "whole", 90)
+    every, groups.rows = groups.rows, 0
+    for _ in range(every):
+        groups.left = 1
+        try:
+            build(lm, library(), tmp_path / "stopped", 90)
+        except KeyboardInterrupt:
+            continue
+        break
+    assert groups.rows == every
+    assert contents(tmp_path / "stopped") == contents(tmp_path / "whole")
+
+
+def test_a_killed_build_keeps_what_its_last_checkpoint_named(
+    tmp_path: Path, lm: LanguageModel, groups: Groups
+) -> None:
+    """As if power failed after the checkpoint: later bytes are there, but nobody vouches for
+    them."""
+    build(lm, library(), tmp_path / "whole")
+    folder = tmp_path / "killed"
+    kept = stopped(lm, library(), folder, groups, after=3)
+    for column in (folder / "parts/000000").iterdir():
+        with column.open("ab") as file:
+            file.write(b"half a row")
+    groups.rows = 0
+    build(lm, library(), folder)
+    assert contents(folder) == contents(tmp_path / "whole")
+    assert groups.rows > 0
+    assert read_json(folder / "manifest.json")["rows"] == groups.rows + kept
+
+
+@pytest.mark.parametrize("what", ["bit", "shorter", "missing", "checkpoint", "another part"])
+def test_a_damaged_open_part_is_computed_again(
+    tmp_path: Path, lm: LanguageModel, groups: Groups, what: str
+) -> None:
+    build(lm, library(), tmp_path / "whole")
+    folder, every = tmp_path / "damaged", groups.rows
+    stopped(lm, library(), folder, groups, after=3)
+    column, checkpoint = folder / "parts/000000/att.npy", folder / CHECKPOINT
+    if what == "bit":
+        data = bytearray(column.read_bytes())
+        data[random.Random(0).randrange(128, len(data))] ^= 4
+        column.write_bytes(data)
+    elif what == "shorter":
+        column.write_bytes(column.read_bytes()[:-1])
+    elif what == "missing":
+        column.unlink()
+    elif what == "checkpoint":
+        checkpoint.write_bytes(checkpoint.read_bytes()[:-9])
+    else:
+        write_json(checkpoint, {**read_json(checkpoint), "part": 7})
+    groups.rows = 0
+    build(lm, library(), folder)
+    assert groups.rows == every
+    assert contents(folder) == contents(tmp_path / "whole")
+
+
+def test_a_text_that_changed_inside_the_open_part_is_refused(
+    tmp_path: Path, lm: LanguageModel, groups: Groups
+) -> None:
+    stopped(lm, library(), tmp_path, groups, after=3)
+    changed = library()
+    changed.documents[2] = Document("n° 2", changed.documents[2].text[:-1] + "!")
+    with pytest.raises(KnnlmError, match="the text differs from the one .* was begun with"):
+        build(lm, changed, tmp_path)
+    build(lm, library(), tmp_path)  # what was kept is still there
+
+
+def test_other_settings_do_not_continue_an_open_part(
+    tmp_path: Path, lm: LanguageModel, groups: Groups
+) -> None:
+    build_entries(lm, library(), tmp_path / "whole", window=16, stride=8)
+    every = groups.rows
+    stopped(lm, library(), tmp_path / "other", groups, after=3)
+    groups.rows = 0
+    build_entries(lm, library(), tmp_path / "other", window=16, stride=8)
+    assert groups.rows == every
+    assert contents(tmp_path / "other") == contents(tmp_path / "whole")
