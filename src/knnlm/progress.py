@@ -27,6 +27,8 @@ class _PlainStderr(logging.Handler):
     rewrite: Callable[[str], str] | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
+        if self.always and getattr(record, "is_result", False):
+            return
         if self.always or not logging.getLogger().handlers:
             line = self.format(record)
             line = line if self.rewrite is None else self.rewrite(line)
@@ -36,6 +38,11 @@ class _PlainStderr(logging.Handler):
 _HANDLER = _PlainStderr()
 log.addHandler(_HANDLER)
 log.setLevel(logging.INFO)
+
+
+def log_result(message: str) -> None:
+    """Log what a step came to; the command line, which prints results itself, leaves it out."""
+    log.info(message, extra={"is_result": True})
 
 
 @contextlib.contextmanager

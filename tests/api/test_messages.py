@@ -118,8 +118,9 @@ def test_the_command_line_prints_them_whatever_is_set_up(
     store = shutil.copytree(tuned_store, tmp_path / "store")
     assert run(["tune", str(store), "--text", str(texts["valid"]), "--exact", "--k", "8"]) == 0
     output = capsys.readouterr()
-    assert any(line.startswith("tuned att l2, exact search") for line in output.err.splitlines())
-    assert "tuned att" not in output.out
+    assert output.err.startswith("note: fitted on only 761 tokens")
+    assert "att l2, exact search" not in output.err  # a result is printed once, on stdout
+    assert output.out.count("att l2, exact search, k 8, λ") == 1
     log.info("after the command")
     assert capsys.readouterr().err == ""
 

@@ -73,7 +73,7 @@ def test_tokens_and_documents_are_escaped(field: str) -> None:
         token = token._replace(
             neighbors=(RetrievedNeighbor(**(neighbor._asdict() | {field: HOSTILE})),)
         )
-    html = Explanation((token,), TunedSettings(lam=0.3, temperature=1.0))._repr_html_()
+    html = Explanation((token,), TunedSettings(lam=0.3, tau=1.0))._repr_html_()
     tags = Tags(html)
     assert not {"script", "img"} & tags.tags
     assert not any(name.startswith("on") for name in tags.attributes)

@@ -143,9 +143,7 @@ def test_logits_are_log_p_of_the_equation(
     lm = load_model(tiny_model)
     store = Datastore.build(lm, texts["valid"], tmp_path / "store", dtype="float32")
     spread = float(np.var(store.entries.key(key).all().astype(np.float64)) * 8)
-    model = KNNLM(
-        store, key=key, metric=metric, exact=True, k=40, lam=0.4, retrieval_temperature=spread
-    )
+    model = KNNLM(store, key=key, metric=metric, exact=True, k=40, lam=0.4, tau=spread)
     made = Made(lm, store.entries, model.settings, model.to_transformers())
     ids = [0, 45, 67, 89, 120, 31, 88]
     logits = model.to_transformers()(input_ids=torch.tensor([ids])).logits[0]
@@ -191,7 +189,7 @@ def test_what_is_not_tuned_is_said_with_what_to_give(
     tiny_model: Path, texts: dict[str, Path], tmp_path: Path
 ) -> None:
     store = Datastore.build(tiny_model, texts["valid"], tmp_path / "store")
-    with pytest.raises(KnnlmError, match="or give `lam` and `retrieval_temperature`"):
+    with pytest.raises(KnnlmError, match="or give `lam` and `tau`"):
         KNNLM(store).evaluate(texts["test"])
     with pytest.raises(UsageError, match="`index` and `exact` exclude each other"):
         KNNLM(store, index="some", exact=True)

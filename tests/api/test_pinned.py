@@ -80,5 +80,5 @@ def test_what_cannot_be_meant(store: Datastore, wrong: object, message: str) -> 
 def test_results_show_themselves_in_one_line(store: Datastore, texts: dict[str, Path]) -> None:
     assert "recall@" in repr(store.build_index(factory="Flat"))
     made = store.distill(texts["valid"], size=8)
-    assert repr(made).startswith("Distilled('clusters': clusters on att, λ ")
+    assert repr(made).startswith("Distilled(clusters on att; component clusters, λ ")
     assert repr(KNNLM(store).generate("the cat", max_new_tokens=1)).startswith("Generation(prompt=")

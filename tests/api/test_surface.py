@@ -52,13 +52,12 @@ PARAMETERS = {
     "Datastore.queries": "text split",
     "Datastore.search": "queries k * key metric exact index",
     "Datastore.verify": "",
-    "KNNLM": "store * component key metric index exact score k lam retrieval_temperature model "
-    "device",
+    "KNNLM": "store * component key metric index exact score k lam tau model device",
     "KNNLM.evaluate": "text * split",
     "KNNLM.explain": "text",
     "KNNLM.generate": "prompt * max_new_tokens sampling compare stream",
     "KNNLM.to_transformers": "",
-    "KNNLM.tune": "text * k temperatures",
+    "KNNLM.tune": "text * k taus",
     "train": "text path * valid preset seed",
 }
 PROPERTIES = {

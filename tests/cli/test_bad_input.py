@@ -72,17 +72,13 @@ def test_numbers_out_of_range(
     assert "k = 5000 is out of range" in complaint(capsys, 2, *tune, "--k", "5000")
     assert "not a list of whole numbers" in complaint(capsys, 2, *tune, "--k", "1.5")
     assert "retrieval temperature -1.0 is out of range" in complaint(
-        capsys, 2, *tune, "--k", "9", "--temperatures", "-1"
+        capsys, 2, *tune, "--k", "9", "--taus", "-1"
     )
-    assert "not a list of numbers" in complaint(
-        capsys, 2, *tune, "--k", "9", "--temperatures", "warm"
-    )
+    assert "not a list of numbers" in complaint(capsys, 2, *tune, "--k", "9", "--taus", "warm")
     assert run([str(a) for a in (*tune, "--k", "9")]) == 0
     check = ("eval", store, "--text", texts["test"])
     assert "lambda 1.5 is out of range" in complaint(capsys, 2, *check, "--lambda", "1.5")
-    assert "retrieval temperature 0.0 is out of range" in complaint(
-        capsys, 2, *check, "--temperature", "0"
-    )
+    assert "retrieval temperature 0.0 is out of range" in complaint(capsys, 2, *check, "--tau", "0")
     assert "unknown metric 'cosine'" in complaint(capsys, 2, *tune, "--metric", "cosine")
     build = ("build", tiny_model, "--out", store.parent / "new", "--text", texts["test"])
     assert "unknown key 'at'" in complaint(capsys, 2, *build, "--keys", "at")

@@ -12,8 +12,8 @@ from knnlm.cli.main import run, with_flags
     [
         ("eval", "lam", "--lambda"),
         ("generate", "lam", "--lambda"),
-        ("eval", "retrieval_temperature", "--temperature"),
-        ("generate", "retrieval_temperature", "--temperature-knn"),
+        ("eval", "tau", "--tau"),
+        ("generate", "tau", "--tau"),
         ("generate", "temperature", "--temperature"),
         ("generate", "max_new_tokens", "--max-new-tokens"),
         ("generate", "top_p", "--top-p"),
@@ -30,8 +30,7 @@ from knnlm.cli.main import run, with_flags
         # only another verb has it, and the message says to run that one
         ("eval", "keys", "--keys"),
         ("tune", "logprobs", "--logprobs"),
-        # verbs that have it do not agree
-        ("info", "retrieval_temperature", "retrieval_temperature"),
+        ("info", "tau", "--tau"),
         ("build", "unheard_of", "unheard_of"),
     ],
 )
@@ -52,16 +51,16 @@ def test_without_a_verb_parameters_are_plain() -> None:
 
 
 def test_every_flag_of_a_message_at_once() -> None:
-    message = "first, or give `lam` and `retrieval_temperature`"
-    assert with_flags(message, ["eval"]) == "first, or give --lambda and --temperature"
-    assert with_flags(message, ["generate"]) == "first, or give --lambda and --temperature-knn"
+    message = "first, or give `lam` and `tau`"
+    assert with_flags(message, ["eval"]) == "first, or give --lambda and --tau"
+    assert with_flags(message, ["generate"]) == "first, or give --lambda and --tau"
 
 
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("eval STORE --text TEST --metric ip", "or give --lambda and --temperature"),
-        ("generate STORE x --metric ip", "or give --lambda and --temperature-knn"),
+        ("eval STORE --text TEST --metric ip", "or give --lambda and --tau"),
+        ("generate STORE x --metric ip", "or give --lambda and --tau"),
         ("tune STORE --text TEST --index x", "or search with --exact"),
         ("tune STORE --text TEST --index x --exact", "--index and --exact exclude each other"),
         ("eval STORE --text TEST --component head --k 3", "--k belongs to a search: leave it out"),

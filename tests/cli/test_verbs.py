@@ -33,7 +33,7 @@ def folder(
         f"build {tiny_model} --text {texts['train']} --out {where / 'store'}",
         f"index {where / 'store'} --factory IVF16,Flat --nprobe 4 --recall-floor 0",
         f"tune {where / 'store'} --text {texts['valid']} --k 16,64",
-        f"tune {where / 'store'} --text {texts['valid']} --k 64 --exact --temperatures 0.1,1,10",
+        f"tune {where / 'store'} --text {texts['valid']} --k 64 --exact --taus 0.1,1,10",
     ):
         assert run(line.split()) == 0
     return where

@@ -57,7 +57,7 @@ def test_a_state_that_knows_the_next_token_retrieves_exactly_it(
     (tmp_path / "train.txt").write_text("abcdefghij" * 30)
     (tmp_path / "test.txt").write_text("fghij" + "abcdefghij" * 9 + "abcde")
     store = Datastore.build(token_reader, tmp_path / "train.txt", tmp_path / "store", keys=[key])
-    model = KNNLM(store, key=key, exact=True, k=8, lam=0.9, retrieval_temperature=0.01)
+    model = KNNLM(store, key=key, exact=True, k=8, lam=0.9, tau=0.01)
     result = model.evaluate(tmp_path / "test.txt")
     # only the first letter, after the beginning of the document, has another predecessor there
     votes = 99 / 100
@@ -67,7 +67,7 @@ def test_a_state_that_knows_the_next_token_retrieves_exactly_it(
 
 
 def at(lam: float, temperature: float = 1.0, k: int = 4) -> TunedSettings:
-    return TunedSettings(retrieval=Retrieval(k=k), lam=lam, temperature=temperature)
+    return TunedSettings(retrieval=Retrieval(k=k), lam=lam, tau=temperature)
 
 
 def test_lambda_0_is_the_plain_language_model(
@@ -113,7 +113,7 @@ def check_numbers(component: Component, queries: Entries, settings: TunedSetting
     """Every number against its definition."""
     result = evaluate(component, queries, settings)
     lm = queries.lm_logprob.astype(np.float64)
-    other = component.target_scores(queries).logprobs(settings.temperature)
+    other = component.target_scores(queries).logprobs(settings.tau)
     assert result.tokens == queries.count
     assert result.base_ppl == perplexity(lm)
     assert result.component_ppl == perplexity(other)
@@ -124,7 +124,7 @@ def check_numbers(component: Component, queries: Entries, settings: TunedSetting
     assert result.ratio == result.interp_ppl / result.base_ppl
     assert result.ratio_ci95 is not None
     assert result.ratio_ci95[0] <= result.ratio <= result.ratio_ci95[1]
-    assert (result.lam, result.temperature) == (settings.lam, settings.temperature)
+    assert (result.lam, result.tau) == (settings.lam, settings.tau)
     return result
 
 
@@ -135,10 +135,10 @@ def test_neighbors_tuned_on_one_text_are_evaluated_on_another(
     result = check_numbers(knn, unseen, settings)
     assert result.interp_ppl < result.base_ppl
     assert (result.k, result.recall) == (32, 1.0)
-    assert result.temperature_units == settings.temperature_units
+    assert result.tau_units == settings.tau_units
     unit = knn.target_scores(unseen).unit
     untuned = check_numbers(knn, unseen, at(0.3, 5.0, k=32))
-    assert untuned.temperature_units == 5.0 / unit  # of this very text
+    assert untuned.tau_units == 5.0 / unit  # of this very text
 
 
 def test_an_index_says_its_recall(store: Entries, valid: Entries) -> None:
@@ -158,7 +158,7 @@ def test_other_components_are_evaluated_by_the_same_code(
     for component in (head, mixture):
         tuned = tune(component, valid, name="one")
         result = check_numbers(tuned.component, unseen, tuned.settings)
-        assert (result.k, result.recall, result.temperature_units) == (None, None, None)
+        assert (result.k, result.recall, result.tau_units) == (None, None, None)
         assert result.coverage == 1.0
 
 

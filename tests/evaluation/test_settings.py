@@ -33,8 +33,8 @@ def own(store: Entries, tmp_path: Path) -> Entries:
 def tuned(ppl: float, text: str = "valid", **fields: Any) -> TunedSettings:
     return TunedSettings(
         lam=0.25,
-        temperature=8.0,
-        temperature_units=0.5,
+        tau=8.0,
+        tau_units=0.5,
         base_ppl=60.0,
         interp_ppl=ppl,
         tokens=900,
@@ -112,14 +112,14 @@ def test_settings_of_a_component_are_forgotten_with_it(own: Entries) -> None:
 
 
 def test_numbers_that_are_not_known_are_null() -> None:
-    given = TunedSettings(retrieval=Retrieval(k=4), lam=0.5, temperature=2.0)
+    given = TunedSettings(retrieval=Retrieval(k=4), lam=0.5, tau=2.0)
     fields = given.as_json()
     assert (fields["base_ppl"], fields["temperature_units"]) == (None, None)
     again = TunedSettings.from_json(fields)
-    assert math.isnan(again.temperature_units)
+    assert math.isnan(again.tau_units)
     assert math.isnan(again.interp_ppl)
-    assert dataclasses.replace(again, temperature_units=1.0, base_ppl=1.0, interp_ppl=1.0) == (
-        dataclasses.replace(given, temperature_units=1.0, base_ppl=1.0, interp_ppl=1.0)
+    assert dataclasses.replace(again, tau_units=1.0, base_ppl=1.0, interp_ppl=1.0) == (
+        dataclasses.replace(given, tau_units=1.0, base_ppl=1.0, interp_ppl=1.0)
     )
 
 

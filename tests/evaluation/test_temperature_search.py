@@ -99,8 +99,8 @@ def test_with_neighbors_it_is_no_worse_than_a_fine_grid(seed: int, sharpness: fl
     lm, scores = lm_logs(seed, 300), votes(seed, sharpness)
     best = best_temperature(lm, scores)
     assert best.ppl <= best_of_grid(lm, scores) * ENOUGH
-    assert best.ppl == ppl_at(lm, scores, best.temperature)
-    assert_allclose(best.temperature, best.units * scores.unit)
+    assert best.ppl == ppl_at(lm, scores, best.tau)
+    assert_allclose(best.tau, best.units * scores.unit)
 
 
 @settings(max_examples=10)
@@ -154,7 +154,7 @@ def test_temperature_in_units_does_not_depend_on_the_scale_of_the_scores() -> No
     lm = lm_logs(1, 300)
     small, large = (best_temperature(lm, votes(1, 1.0, scale)) for scale in (1.0, 1000.0))
     assert_allclose(small.units, large.units, rtol=1e-3)
-    assert_allclose(small.temperature * 1000, large.temperature, rtol=1e-3)
+    assert_allclose(small.tau * 1000, large.tau, rtol=1e-3)
 
 
 def test_a_finer_search_is_no_worse() -> None:
@@ -166,17 +166,17 @@ def test_a_finer_search_is_no_worse() -> None:
 def test_given_temperatures_are_the_only_ones_that_are_tried() -> None:
     lm, scores = lm_logs(2, 300), votes(2, 1.0)
     points = temperature_sweep(lm, scores, [30.0, 0.5, 2.0])
-    assert_allclose([p.temperature for p in points], [0.5, 2.0, 30.0])
+    assert_allclose([p.tau for p in points], [0.5, 2.0, 30.0])
     for point in points:
-        logs = scores.logprobs(point.temperature)
+        logs = scores.logprobs(point.tau)
         assert point.lam == fit_lambda(lm, logs)
         assert point.ppl == perplexity(mix(lm, logs, point.lam))
-        assert_allclose(point.units * scores.unit, point.temperature)
+        assert_allclose(point.units * scores.unit, point.tau)
 
 
 def test_points_are_in_order_and_no_temperature_is_tried_twice() -> None:
     points = temperature_sweep(lm_logs(3, 300), votes(3, 1.0))
-    taus = [point.temperature for point in points]
+    taus = [point.tau for point in points]
     assert taus == sorted(set(taus))
     assert 1.0 in [point.units for point in points]
 
@@ -229,7 +229,7 @@ def test_a_mixture_is_looked_at_once() -> None:
     mixture, lm = Mixture((head, other), (0.7, 0.3)), lm_logs(8, 200)
     (point,) = temperature_sweep(lm, mixture.target_scores(asked))
     logs = mixture.target_logprobs(asked)
-    assert (point.temperature, point.units) == (1.0, 1.0)
+    assert (point.tau, point.units) == (1.0, 1.0)
     assert point.lam == fit_lambda(lm, logs)
     assert point.ppl == perplexity(mix(lm, logs, point.lam))
 

@@ -30,7 +30,7 @@ def test_tuning_finds_at_least_what_a_fine_grid_finds(store: Entries, valid: Ent
     settings = tune(knn, valid, name="knn").settings
     assert settings.interp_ppl <= best_of_grid(knn, valid) * (1 + 1e-5)
     unit = knn.target_scores(valid).unit
-    assert_allclose(settings.temperature, settings.temperature_units * unit)
+    assert_allclose(settings.tau, settings.tau_units * unit)
 
 
 @pytest.mark.parametrize("kind", ["head", "clusters", "mlp"])
@@ -45,13 +45,13 @@ def test_a_learned_component_is_tuned_as_well(store: Entries, valid: Entries, ki
     assert tuned.settings.interp_ppl <= best_of_grid(component, valid) * (1 + 1e-5)
     assert tuned.settings.interp_ppl <= tuned.settings.base_ppl
     assert (tuned.settings.component, tuned.settings.retrieval) == (kind, None)
-    assert tuned.component.tau == tuned.settings.temperature
+    assert tuned.component.tau == tuned.settings.tau
 
 
 def test_settings_say_what_the_tuned_component_gives(store: Entries, valid: Entries) -> None:
     component, settings = tune(KNN(store, Retrieval(k=16)), valid, name="knn")
     lm = valid.lm_logprob.astype(np.float64)
-    assert component.tau == settings.temperature
+    assert component.tau == settings.tau
     assert settings.base_ppl == perplexity(lm)
     mixed = mix(lm, component.target_logprobs(valid), settings.lam)
     assert settings.interp_ppl == perplexity(mixed)
@@ -63,14 +63,14 @@ def test_settings_say_what_the_tuned_component_gives(store: Entries, valid: Entr
 
 def test_a_grid_of_temperatures_instead_of_a_search(store: Entries, valid: Entries) -> None:
     knn, grid = KNN(store, Retrieval(k=16)), [0.1, 3.0, 500.0]
-    component, settings = tune(knn, valid, name="knn", temperatures=grid)
-    alone = [tune(knn, valid, name="knn", temperatures=[tau]).settings for tau in grid]
+    component, settings = tune(knn, valid, name="knn", taus=grid)
+    alone = [tune(knn, valid, name="knn", taus=[tau]).settings for tau in grid]
     assert settings == min(alone, key=lambda each: each.interp_ppl)
     assert np.isclose(grid, component.tau).any()
     with pytest.raises(UsageError, match="no temperature given"):
-        tune(knn, valid, name="knn", temperatures=[])
+        tune(knn, valid, name="knn", taus=[])
     with pytest.raises(UsageError, match="choose a number above 0"):
-        tune(knn, valid, name="knn", temperatures=[1.0, 0.0])
+        tune(knn, valid, name="knn", taus=[1.0, 0.0])
 
 
 def test_of_a_mixture_only_lambda_is_fitted(store: Entries, valid: Entries) -> None:
@@ -80,9 +80,9 @@ def test_of_a_mixture_only_lambda_is_fitted(store: Entries, valid: Entries) -> N
     assert component is mixture
     lm = valid.lm_logprob.astype(np.float64)
     assert settings.lam == fit_lambda(lm, mixture.target_logprobs(valid))
-    assert (settings.temperature, settings.retrieval) == (1.0, None)
+    assert (settings.tau, settings.retrieval) == (1.0, None)
     with pytest.raises(UsageError, match="has no temperature"):
-        tune(mixture, valid, name="mixture", temperatures=[2.0])
+        tune(mixture, valid, name="mixture", taus=[2.0])
 
 
 def test_several_k_are_compared(store: Entries, valid: Entries) -> None:

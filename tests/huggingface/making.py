@@ -45,7 +45,7 @@ def knn_lm(model: Any, tokenizer: Any, text: Path, out: Path, **changes: Any) ->
     retrieval = Retrieval(
         key=key, metric=changes.get("metric", "l2"), k=K, index=changes.get("index")
     )
-    tuned = TunedSettings(retrieval=retrieval, lam=changes.get("lam", LAM), temperature=spread)
+    tuned = TunedSettings(retrieval=retrieval, lam=changes.get("lam", LAM), tau=spread)
     return Made(lm, store, tuned, KNNLMForCausalLM.from_settings(lm, store, tuned))
 
 
@@ -59,9 +59,7 @@ def dense(made: Made, ids: list[int]) -> NDArray[np.float64]:
     h_ds = att_by_hand(made.lm.model, tokens) if how.key == "att" else out.hidden_states[-1]
     w_ds = np.asarray(made.store.key(how.key).all(), np.float64)
     scores = equation.similarity(w_ds, h_ds[0].double().numpy(), how.metric)
-    knn = equation.p_knn(
-        scores, made.store.targets, out.logits.shape[-1], how.k, made.tuned.temperature
-    )
+    knn = equation.p_knn(scores, made.store.targets, out.logits.shape[-1], how.k, made.tuned.tau)
     return (1 - lam) * equation.softmax(out.logits[0].double().numpy()) + lam * knn
 
 

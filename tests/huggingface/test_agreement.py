@@ -73,10 +73,10 @@ def test_a_loaded_model_has_the_tuned_settings_or_the_given_ones(store: Path) ->
     retrieval = tuned.config.tuned.retrieval
     assert retrieval is not None
     assert retrieval.exact
-    model = KNNLM(store, exact=True, lam=0.5, retrieval_temperature=2.0, k=7).to_transformers()
+    model = KNNLM(store, exact=True, lam=0.5, tau=2.0, k=7).to_transformers()
     given = model.config.tuned
     assert given.retrieval is not None
-    assert (given.lam, given.temperature, given.retrieval.k) == (0.5, 2.0, 7)
+    assert (given.lam, given.tau, given.retrieval.k) == (0.5, 2.0, 7)
     assert tuned.entries.count == model.entries.count
 
 

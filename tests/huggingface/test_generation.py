@@ -193,7 +193,7 @@ def test_settings_are_overridden(store: Path, capsys: pytest.CaptureFixture[str]
     options = [
         "--lambda",
         "0",
-        "--temperature-knn",
+        "--tau",
         "2.5",
         "--k",
         "3",
@@ -203,7 +203,7 @@ def test_settings_are_overridden(store: Path, capsys: pytest.CaptureFixture[str]
     ]
     assert run(["generate", str(store), "the cat", *options, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert (found["lambda"], found["temperature_knn"], found["k"]) == (0, 2.5, 3)
+    assert (found["lambda"], found["temperature"], found["k"]) == (0, 2.5, 3)
     assert found["text"] == found["base_text"]  # λ = 0 is the base LM
 
 
@@ -211,7 +211,7 @@ def test_settings_are_overridden(store: Path, capsys: pytest.CaptureFixture[str]
     ("options", "code", "message"),
     [
         (["--lambda", "2"], 2, "lambda 2.0 is out of range"),
-        (["--temperature-knn", "0"], 2, "retrieval temperature 0.0 is out of range"),
+        (["--tau", "0"], 2, "retrieval temperature 0.0 is out of range"),
         (["--k", "0"], 2, "k = 0 is out of range"),
         (["--top-p", "7"], 2, "--top-p 7.0 is out of range"),
         (
@@ -221,7 +221,7 @@ def test_settings_are_overridden(store: Path, capsys: pytest.CaptureFixture[str]
         ),
         (["--metric", "cosine"], 2, "unknown metric 'cosine'"),
         (["--key", "foo"], 2, "unknown key 'foo'"),
-        (["--metric", "ip"], 1, "first, or give --lambda and --temperature-knn"),
+        (["--metric", "ip"], 1, "first, or give --lambda and --tau"),
         (["--device", "cuda:99"], 2, "device cuda:99 is not on this machine"),
         (["--device", "toaster"], 2, "unknown device 'toaster'"),
         (["--model", "nowhere"], 1, "cannot open model nowhere"),

@@ -148,4 +148,4 @@ def test_errors_name_the_arguments_of_lm_eval(
     )
     with pytest.raises(SystemExit, match="1"):
         command.main()
-    assert capsys.readouterr().err.endswith("first, or give lambda and temperature\n")
+    assert capsys.readouterr().err.endswith("first, or give lambda and tau\n")

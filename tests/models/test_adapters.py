@@ -44,7 +44,7 @@ def test_an_adapter_is_applied_and_remembered(
     assert merged.fingerprint != load_model(llama).fingerprint
 
     store = Datastore.build(llama, texts["valid"], tmp_path / "store", adapter=adapter)
-    plain_lm: dict[str, Any] = {"lam": 0.0, "retrieval_temperature": 1.0}
+    plain_lm: dict[str, Any] = {"lam": 0.0, "tau": 1.0}
     model = KNNLM(store.path, **plain_lm).to_transformers()  # opened again without being named
     torch.testing.assert_close(
         model(input_ids=ids).logits, wanted.log_softmax(-1), rtol=1e-4, atol=1e-5

@@ -32,7 +32,7 @@ def test_a_gguf_file_makes_a_store_and_generates(
     lm = load_model(llama)
     write_gguf(tmp_path / "tiny.gguf", lm.model, lm.tokenizer)
     Datastore.build(tmp_path / "tiny.gguf", texts["valid"], tmp_path / "store")
-    model = KNNLM(tmp_path / "store", lam=0.3, retrieval_temperature=1.0)
+    model = KNNLM(tmp_path / "store", lam=0.3, tau=1.0)
     prompt = model.tokenizer("the cat", return_tensors="pt")
     ids = model.to_transformers().generate(**prompt, max_new_tokens=3, do_sample=False)
     assert ids.shape[1] == prompt.input_ids.shape[1] + 3

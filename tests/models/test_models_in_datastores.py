@@ -34,7 +34,7 @@ def test_an_unknown_architecture_is_stored_with_ffn_and_it_is_said(
         tmp_path / "model", texts["valid"], tmp_path / "named", att_module="model.layers.1.mlp"
     )
     assert named.keys == ("att", "ffn")
-    given: dict[str, Any] = {"lam": 0.3, "retrieval_temperature": 1.0}
+    given: dict[str, Any] = {"lam": 0.3, "tau": 1.0}
     assert KNNLM(named, key="att", k=8, **given).evaluate(texts["test"]).tokens > 0
     retrieval = KNNLM(named, **given).to_transformers().config.tuned.retrieval
     assert retrieval is not None
@@ -51,6 +51,6 @@ def test_precision_is_chosen_and_remembered(
     store = Datastore.build(llama, texts["valid"], tmp_path / "store", precision=precision)
     assert store.entries.meta["model"]["precision"] == str(kind).removeprefix("torch.")
     opened = Datastore.open(store.path)  # the model is opened again, in the recorded precision
-    model = KNNLM(opened, k=8, lam=0.3, retrieval_temperature=1.0)
+    model = KNNLM(opened, k=8, lam=0.3, tau=1.0)
     assert model.to_transformers().base.dtype == kind
     assert model.evaluate(texts["test"]).interp_ppl > 0

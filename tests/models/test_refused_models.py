@@ -88,7 +88,7 @@ def test_a_saved_knn_lm_is_not_a_base_model(
     llama: Path, tmp_path: Path, texts: dict[str, Path]
 ) -> None:
     store = Datastore.build(llama, texts["valid"], tmp_path / "store")
-    model = KNNLM(store, lam=0.3, retrieval_temperature=1.0)
+    model = KNNLM(store, lam=0.3, tau=1.0)
     model.to_transformers().save_pretrained(tmp_path / "saved")
     model.tokenizer.save_pretrained(tmp_path / "saved")
     with pytest.raises(

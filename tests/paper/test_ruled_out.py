@@ -213,13 +213,11 @@ def test_the_neighbours_that_teach_are_those_of_the_best_tau(smoke: Smoke) -> No
     workshop = Workshop(smoke.scale, texts_of, smoke.folder / "work", {}, soft_labels)
     arm = smoke.records[exactly(paper_arm(smoke.scale)).name]["results"]["tuned"]
     point = teacher_point(workshop, "main", None)
-    assert (point.temperature, point.lam) == pytest.approx(
-        (arm["temperature"], arm["lambda"]), rel=1e-3
-    )
+    assert (point.tau, point.lam) == pytest.approx((arm["temperature"], arm["lambda"]), rel=1e-3)
     teacher = soft_labels(workshop, "knn-lm")
-    assert teacher.describe()["temperature"] == point.temperature
+    assert teacher.describe()["temperature"] == point.tau
     assert teacher.table is not None
-    assert teacher.table.manifest["meta"]["temperature"] == point.temperature
+    assert teacher.table.manifest["meta"]["temperature"] == point.tau
     assert soft_labels(workshop, "lm").describe() == {"store": teacher.store.fingerprint}
 
 

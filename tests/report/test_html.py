@@ -215,7 +215,7 @@ def test_facts_and_commands_are_shown() -> None:
 
 
 def test_numbers_that_were_not_measured_are_a_dash() -> None:
-    row: ConditionResult = sample.condition()._replace(recall=math.nan, oracle_ppl=math.nan)
+    row: ConditionResult = replace(sample.condition(), recall=math.nan, oracle_ppl=math.nan)
     made = render(replace(sample.results(), conditions=(row,)))
     body = made.partition("<tbody>")[2].partition("</tbody>")[0]
     assert body.count(">–</td>") == 2

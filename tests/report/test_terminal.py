@@ -62,7 +62,7 @@ def test_an_empty_report_still_prints() -> None:
 
 
 def test_infinite_results_print() -> None:
-    row = sample.condition(interp=math.inf)._replace(ratio_ci95=(math.inf, math.inf))
+    row = replace(sample.condition(interp=math.inf), ratio_ci95=(math.inf, math.inf))
     assert "∞" in printed(replace(sample.results(), conditions=(row,)))
 
 

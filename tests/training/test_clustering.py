@@ -79,7 +79,7 @@ def test_learning_them_further_lowers_the_mixture(
     lm = queries.lm_logprob.astype(np.float64)
     start = best_temperature(lm, made.target_scores(queries))
     further = learn(
-        initial_clusters(made.at_temperature(start.temperature)),
+        initial_clusters(made.at_temperature(start.tau)),
         store,
         queries,
         tmp_path / "fit",

@@ -72,7 +72,7 @@ def test_components_are_mixed_into_one(
         (["--mix", "head,knn"], f"is not tuned: run 'knnlm tune {at} --text VALID' first"),
     ):
         assert sentence in error_of(capsys, "distill", at, "--text", valid, *words)
-    hotter = ("eval", at, "--text", test, "--component", "mixture", "--temperature", "4")
+    hotter = ("eval", at, "--text", test, "--component", "mixture", "--tau", "4")
     assert "has no temperature: each part has its own" in error_of(capsys, *hotter)
 
 
@@ -129,7 +129,7 @@ def test_a_mixture_with_neighbors_is_what_its_parts_are(
     assert isinstance(neighbors, KNN)
     assert (neighbors.retrieval, neighbors.tau) == (
         knn.settings.retrieval,
-        knn.settings.temperature,
+        knn.settings.tau,
     )
     assert neighbors.retrieval.exact != indexed
     assert clusters.tau == parts[1].tau

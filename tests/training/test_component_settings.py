@@ -50,7 +50,7 @@ def test_settings_are_kept_beside_those_of_the_neighbors(opened: Datastore) -> N
     assert [each["component"] for each in file["settings"].values()] == ["knn", "head"]
     assert file["settings"]["head"] == made.settings.as_json()
     assert made.settings.retrieval is None
-    assert made.component.tau == made.settings.temperature
+    assert made.component.tau == made.settings.tau
     assert KNNLM(opened, component="head").settings == made.settings
     record = read_json(opened.path / "components/head/component.json")
     assert record == made.record
@@ -69,7 +69,7 @@ def test_tuning_again_leaves_the_component_as_it_is(opened: Datastore, other: Pa
     assert [s for s in load_settings(opened.entries) if s.component == "head"] == [tuned]
     assert choose_settings(opened.entries) == neighbors
     again = load_distilled(opened.entries, "head")
-    assert (again.settings, again.component.tau) == (tuned, tuned.temperature)
+    assert (again.settings, again.component.tau) == (tuned, tuned.tau)
     assert tuned.lam == fit_lambda(queries.lm_logprob, again.component.target_logprobs(queries))
     # the search for τ starts from the component's own, not from the last one tuned
     assert KNNLM(opened, component="head").tune(other).settings == tuned
@@ -83,12 +83,12 @@ def test_a_component_is_tuned_and_changed_by_commands(
     assert (tuned["component"], "k" in tuned, "mask" in tuned) == ("head", False, False)
     result = json_of(capsys, "eval", at, "--text", texts["test"], *head)
     assert (result["lambda"], result["temperature"]) == (tuned["lambda"], tuned["temperature"])
-    grid = json_of(capsys, "tune", at, "--text", other, *head, "--temperatures", "3,7")
+    grid = json_of(capsys, "tune", at, "--text", other, *head, "--taus", "3,7")
     assert grid["temperature"] in (3, 7)
     assert grid["interp_ppl"] >= tuned["interp_ppl"]
     assert run(["tune", str(at), "--text", str(other), *head]) == 0
     printed = capsys.readouterr().out
-    assert printed.startswith("component head: λ ")
+    assert printed.startswith("component head, λ ")
     assert f"next: knnlm eval {at} --text TEST --component head" in printed
     sentence = "--k belongs to a search: leave it out with --component"
     assert sentence in error_of(capsys, "tune", at, "--text", other, *head, "--k", "4")
@@ -99,22 +99,22 @@ def test_temperature_and_lambda_are_given_instead_of_the_tuned_ones(
 ) -> None:
     at, test, head = opened.path, texts["test"], ("--component", "head")
     tuned = load_distilled(opened.entries, "head").settings
-    result = json_of(capsys, "eval", at, "--text", test, *head, "--temperature", "4")
+    result = json_of(capsys, "eval", at, "--text", test, *head, "--tau", "4")
     assert (result["temperature"], result["lambda"]) == (4, tuned.lam)
     queries = opened.queries(test)
     scores = load_stored(opened.entries, "head").target_scores(queries)
-    alone = KNNLM(opened, component="head", lam=1.0, retrieval_temperature=4.0).evaluate(test)
+    alone = KNNLM(opened, component="head", lam=1.0, tau=4.0).evaluate(test)
     assert alone.interp_ppl == alone.component_ppl == pytest.approx(result["component_ppl"])
     assert alone.component_ppl != pytest.approx(
         KNNLM(opened, component="head").evaluate(test).component_ppl, rel=1e-4
     )
-    component = KNNLM(opened, component="head", retrieval_temperature=4.0).component
+    component = KNNLM(opened, component="head", tau=4.0).component
     assert (component.target_logprobs(queries) == scores.logprobs(4.0)).all()
     words = ("generate", at, "the", "--max-new-tokens", "2", *head)
-    new = json_of(capsys, *words, "--temperature-knn", "4", "--lambda", "0.5")
-    assert (new["temperature_knn"], new["lambda"]) == (4, 0.5)
+    new = json_of(capsys, *words, "--tau", "4", "--lambda", "0.5")
+    assert (new["temperature"], new["lambda"]) == (4, 0.5)
     assert "0.0 is out of range" in error_of(
-        capsys, "eval", at, "--text", test, *head, "--temperature", "0"
+        capsys, "eval", at, "--text", test, *head, "--tau", "0"
     )
 
 
@@ -126,8 +126,8 @@ def test_a_component_without_settings_says_how_to_tune_it(
     at, test, head = opened.path, texts["test"], ("--component", "head")
     command = f"knnlm tune {at} --text VALID --component head"
     for words, flags in (
-        (("eval", at, "--text", test, *head), "--lambda and --temperature"),
-        (("generate", at, "the", *head), "--lambda and --temperature-knn"),
+        (("eval", at, "--text", test, *head), "--lambda and --tau"),
+        (("generate", at, "the", *head), "--lambda and --tau"),
     ):
         assert error_of(capsys, *words) == (
             f"knnlm: {at} is not tuned for component head: run '{command}' first, or give {flags}"
@@ -136,7 +136,7 @@ def test_a_component_without_settings_says_how_to_tune_it(
     assert f"component head of {at} is not tuned: run '{command}' first" in error_of(capsys, *mix)
     with pytest.raises(KnnlmError, match=re.escape(command)):
         load_distilled(opened.entries, "head")
-    given = ("--lambda", "0.25", "--temperature", "2")
+    given = ("--lambda", "0.25", "--tau", "2")
     assert json_of(capsys, "eval", at, "--text", test, *head, *given)["lambda"] == 0.25
     runnable = command.replace("VALID", str(texts["valid"])).split()[1:]
     tuned = json_of(capsys, *runnable)

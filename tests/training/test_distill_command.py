@@ -272,7 +272,7 @@ def test_the_command_makes_the_same_component(
     again = json_of(capsys, *words, "--text", texts["valid"])
     assert again["xxh3"] == made.record["xxh3"]
     assert again["command"] == made.record["command"]
-    assert (again["lambda"], again["temperature"]) == (made.settings.lam, made.settings.temperature)
+    assert (again["lambda"], again["temperature"]) == (made.settings.lam, made.settings.tau)
     loaded = load_distilled(open_entries(taught.path), "head")
     assert loaded.record == made.record
 

@@ -155,9 +155,9 @@ def test_an_interrupted_distillation_resumes_and_another_request_starts_again(
     assert list(work.iterdir())  # what was interrupted is not lost
     again = opened.distill(valid, kind="head", name="cut", **QUICK)
     assert again.record["xxh3"] == whole.record["xxh3"]
-    assert (again.settings.lam, again.settings.temperature) == (
+    assert (again.settings.lam, again.settings.tau) == (
         whole.settings.lam,
-        whole.settings.temperature,
+        whole.settings.tau,
     )
     assert not work.exists()
 

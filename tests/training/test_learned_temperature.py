@@ -34,7 +34,7 @@ def test_the_best_temperature_is_found_beyond_a_plateau() -> None:
     queries = drawn(rng, head.at_temperature(600.0), states)
     lm = np.full(3000, -np.log(50) + 0.1)
     best = best_temperature(lm, head.target_scores(queries))
-    assert best.temperature == pytest.approx(600, rel=0.5)
+    assert best.tau == pytest.approx(600, rel=0.5)
     assert best.ppl < 0.98 * perplexity(lm)
 
 
@@ -47,8 +47,8 @@ def test_the_best_temperature_is_found_wherever_it_is(truth: float) -> None:
     lm = np.full(4000, -np.log(20))
     scores = head.target_scores(queries)
     best = best_temperature(lm, scores)
-    assert best.temperature == pytest.approx(truth, rel=0.35)
-    logs = head.at_temperature(best.temperature).target_logprobs(queries)
+    assert best.tau == pytest.approx(truth, rel=0.35)
+    logs = head.at_temperature(best.tau).target_logprobs(queries)
     assert best.lam == fit_lambda(lm, logs)
     assert best.ppl == pytest.approx(perplexity(mix(lm, logs, best.lam)))
     assert best.ppl <= temperature_sweep(lm, scores, [1.0])[0].ppl

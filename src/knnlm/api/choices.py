@@ -114,7 +114,7 @@ def settings_of(
     *,
     k: int | None,
     lam: float | None,
-    temperature: float | None,
+    tau: float | None,
 ) -> TunedSettings:
     """The tuned settings of a component with what was given instead of them.
 
@@ -127,19 +127,17 @@ def settings_of(
         component_record(entries, component)
     tuned = choose_settings(entries, component, **wishes)
     if tuned is None:
-        if lam is None or temperature is None:
+        if lam is None or tau is None:
             raise _not_tuned(entries, component, wishes)
         retrieval = retrieval_of(entries, wishes) if component == KNN_NAME else None
-        tuned = TunedSettings(
-            component=component, retrieval=retrieval, lam=lam, temperature=temperature
-        )
+        tuned = TunedSettings(component=component, retrieval=retrieval, lam=lam, tau=tau)
     if k is not None and tuned.retrieval is not None:
         tuned = replace(tuned, retrieval=replace(tuned.retrieval, k=k))
     if lam is not None:
         tuned = replace(tuned, lam=lam)
-    if temperature is not None:  # another τ keeps the unit it is measured in
-        unit = tuned.temperature / tuned.temperature_units
-        tuned = replace(tuned, temperature=temperature, temperature_units=temperature / unit)
+    if tau is not None:  # another τ keeps the unit it is measured in
+        unit = tuned.tau / tuned.tau_units
+        tuned = replace(tuned, tau=tau, tau_units=tau / unit)
     if tuned.retrieval is not None:
         entries.key(tuned.retrieval.key)
         check_index(entries, tuned.retrieval)
@@ -191,6 +189,5 @@ def _not_tuned(entries: Entries, component: str, wishes: dict[str, Any]) -> Knnl
     command = " ".join([f"knnlm tune {entries.path} --text VALID", *flags])
     for_what = f" for{asked}" if asked else ""
     return KnnlmError(
-        f"{entries.path} is not tuned{for_what}: run '{command}' first, or give `lam` and "
-        "`retrieval_temperature`"
+        f"{entries.path} is not tuned{for_what}: run '{command}' first, or give `lam` and `tau`"
     )

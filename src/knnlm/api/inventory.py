@@ -79,7 +79,7 @@ class DatastoreInfo:
         for name, index in self.indexes.items():
             recall = f"recall@{index['recall_k']} {index['recall']:.3f}"
             facts.append(("index", f"{name}: {recall}, {index['bytes'] / 1e6:,.1f} MB"))
-        facts += [("tuned", describe_settings(settings)) for settings in self.settings]
+        facts += [("tuned", f"{settings}; {settings.validation}") for settings in self.settings]
         for name, record in self.components.items():
             made = record.get("note")
             if made is None:
@@ -107,22 +107,6 @@ class VerifyResult:
             f"{self.path}: {self.entries:,} entries, {len(self.indexes)} indexes and "
             f"{len(self.components)} components are whole ({self.bytes / 1e6:,.1f} MB)"
         )
-
-
-def describe_settings(settings: TunedSettings) -> str:
-    """Settings in one line."""
-    name = f"component {settings.component}"
-    if settings.retrieval is not None:
-        retrieval = settings.retrieval
-        search = "exact search" if retrieval.index is None else f"index {retrieval.index}"
-        name = (
-            f"{retrieval.key} {retrieval.metric}, {search}, {retrieval.score} scores, "
-            f"k {retrieval.k}"
-        )
-    return (
-        f"{name}: λ {settings.lam:.3f}, τ {settings.temperature:.4g}, validation "
-        f"{settings.base_ppl:.2f} → {settings.interp_ppl:.2f}"
-    )
 
 
 def inventory(entries: Entries) -> DatastoreInfo:

@@ -11,7 +11,6 @@ from knnlm import defaults
 from knnlm.api.choices import retrieval_of, retrieval_wishes, settings_of
 from knnlm.api.datastore import Datastore
 from knnlm.api.explain import explain_tokens
-from knnlm.api.inventory import describe_settings
 from knnlm.api.results import EvaluationResult, Explanation, Generation
 from knnlm.components import (
     KNN_NAME,
@@ -33,7 +32,7 @@ from knnlm.evaluation import (
 from knnlm.files import fingerprint
 from knnlm.huggingface import Generated, KNNLMForCausalLM, Sampling, generate
 from knnlm.models import LanguageModel
-from knnlm.progress import log
+from knnlm.progress import log, log_result
 from knnlm.search import Score, check_k
 from knnlm.text import Split, Text, encode_prompt, with_bos
 
@@ -53,7 +52,7 @@ class KNNLM:
         score: "index" for the index's own scores, "exact" for recomputed ones.
         k: How many neighbors vote.
         lam: The interpolation weight λ.
-        retrieval_temperature: The retrieval temperature τ.
+        tau: The retrieval temperature τ.
         model: The datastore's model, if it has moved.
         device: Where the model runs.
 
@@ -76,7 +75,7 @@ class KNNLM:
         score: Score | None = None,
         k: int | None = None,
         lam: float | None = None,
-        retrieval_temperature: float | None = None,
+        tau: float | None = None,
         model: str | Path | LanguageModel | None = None,
         device: str | None = None,
     ) -> None:
@@ -99,9 +98,9 @@ class KNNLM:
             check_k(k)
         if lam is not None:
             check_lambda(lam)
-        if retrieval_temperature is not None:
-            check_temperature(retrieval_temperature)
-        self._k, self._lam, self._temperature = k, lam, retrieval_temperature
+        if tau is not None:
+            check_temperature(tau)
+        self._k, self._lam, self._tau = k, lam, tau
         self._pinned: TunedSettings | None = None
         self._transformers: KNNLMForCausalLM | None = None
 
@@ -125,7 +124,7 @@ class KNNLM:
             self._wishes,
             k=self._k,
             lam=self._lam,
-            temperature=self._temperature,
+            tau=self._tau,
         )
 
     @property
@@ -133,7 +132,7 @@ class KNNLM:
         """What is mixed with the base LM, at the present settings."""
         settings = self.settings
         return open_component(
-            self.store.entries, settings.component, settings.retrieval, settings.temperature
+            self.store.entries, settings.component, settings.retrieval, settings.tau
         )
 
     @property
@@ -146,26 +145,24 @@ class KNNLM:
         text: Text,
         *,
         k: int | Sequence[int] | None = None,
-        temperatures: Sequence[float] | None = None,
+        taus: Sequence[float] | None = None,
     ) -> "KNNLM":
         """Find λ and τ on a validation text and keep them with the datastore.
 
         Args:
             text: The validation text; a text with splits gives its validation split.
             k: How many neighbors vote; the best of several, if several are given.
-            temperatures: A grid of τ instead of a search.
+            taus: A grid of τ instead of a search.
 
         Returns:
             The model at the tuned settings.
         """
         candidates = self._candidates(k)
         queries = self.store.queries(text, "valid")
-        tuned = tune_best(
-            candidates, queries, name=self.component_name, temperatures=temperatures
-        ).settings
+        tuned = tune_best(candidates, queries, name=self.component_name, taus=taus).settings
         warn_of_few(tuned.tokens)
         save_settings(self.store.entries, tuned)
-        log.info(f"tuned {describe_settings(tuned)} on {tuned.tokens:,} tokens")
+        log_result(f"tuned {tuned}; {tuned.validation}")
         return self._at(tuned)
 
     def evaluate(self, text: Text, *, split: Split = "test") -> EvaluationResult:

@@ -1,7 +1,8 @@
 """Results that show themselves: as lines in a terminal, as tables and colors in a notebook."""
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from knnlm.evaluation import Evaluation, ExplainedToken, TunedSettings
@@ -17,8 +18,9 @@ class EvaluationResult(Evaluation):
 
     @classmethod
     def of(cls, evaluation: Evaluation, settings: TunedSettings) -> "EvaluationResult":
-        """An evaluation with its settings."""
-        return cls(**vars(evaluation), settings=settings)
+        """An evaluation with its settings; their unit of τ is the text's if nobody tuned."""
+        units = math.nan if evaluation.tau_units is None else evaluation.tau_units
+        return cls(**vars(evaluation), settings=replace(settings, tau_units=units))
 
     def as_json(self) -> dict[str, Any]:
         """The fields of `knnlm eval --json`."""

@@ -155,10 +155,8 @@ def _lines(made: "Distilled", store: "Datastore") -> list[str]:
     parts = made.component.parts if isinstance(made.component, Mixture) else (made.component,)
     searches = any(part.retrieval is not None for part in parts)
     return [
-        f"{made.name if made.name == kind else f'{made.name}: {kind}'} on {keys}{cost}; "
-        f"λ {settings.lam:.3f}, τ {settings.temperature:.4g}",
-        f"validation perplexity {settings.base_ppl:.2f} → {settings.interp_ppl:.2f} on "
-        f"{settings.tokens:,} tokens{'' if searches else ', without a search'}{beside}",
+        f"{settings}: {kind} on {keys}{cost}",
+        f"{settings.validation}{'' if searches else ', without a search'}{beside}",
     ]
 
 

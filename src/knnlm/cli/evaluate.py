@@ -42,9 +42,7 @@ def evaluate(
     lam: Annotated[
         float | None, typer.Option("--lambda", help="λ instead of the tuned one.")
     ] = None,
-    retrieval_temperature: Annotated[
-        float | None, typer.Option("--temperature", help="τ instead of the tuned one.")
-    ] = None,
+    tau: Annotated[float | None, typer.Option("--tau", help="τ instead of the tuned one.")] = None,
     device: Device = None,
     json: Json = False,
 ) -> None:
@@ -67,7 +65,7 @@ def evaluate(
         score=checked_score(score),
         k=k,
         lam=lam,
-        retrieval_temperature=retrieval_temperature,
+        tau=tau,
         model=model,
         device=device,
     )

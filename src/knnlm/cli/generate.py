@@ -43,9 +43,9 @@ RepetitionPenalty = Annotated[
 ]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of the draws.")]
 Lambda = Annotated[float | None, typer.Option("--lambda", help="λ instead of the tuned one.")]
-RetrievalTemperature = Annotated[
+Tau = Annotated[
     float | None,
-    typer.Option("--temperature-knn", help="τ of the neighbors instead of the tuned one."),
+    typer.Option("--tau", help="τ instead of the tuned one."),
 ]
 K = Annotated[int | None, typer.Option("--k", help="Neighbors, instead of the tuned number.")]
 Compare = Annotated[
@@ -66,7 +66,7 @@ def generate(
     repetition_penalty: RepetitionPenalty = 1.0,
     seed: Seed = 0,
     lam: Lambda = None,
-    retrieval_temperature: RetrievalTemperature = None,
+    tau: Tau = None,
     k: K = None,
     compare: Compare = False,
     explain: Explain = False,
@@ -108,7 +108,7 @@ def generate(
         exact=exact,
         k=k,
         lam=lam,
-        retrieval_temperature=retrieval_temperature,
+        tau=tau,
         model=model,
         device=device,
     )
@@ -154,7 +154,7 @@ def _fields(
         "tokens_per_second": round(len(new.tokens) / max(new.seconds, 1e-9), 2),
         **({"component": settings.component} if retrieval is None else retrieval.as_json()),
         "lambda": settings.lam,
-        "temperature_knn": settings.temperature,
+        "temperature": settings.tau,
         "sampling": asdict(sampling),
         "explained": [] if explanation is None else explanation.as_json(),
     }

@@ -20,7 +20,7 @@ def main() -> None:
 
 def _with_model_args(message: str) -> str:
     """A message of the library, which speaks of `parameters`, with the names of --model_args."""
-    for parameter, name in (("lam", "lambda"), ("retrieval_temperature", "temperature")):
+    for parameter, name in (("lam", "lambda"), ("tau", "tau")):
         message = message.replace(f"`{parameter}`", name)
     return message.replace("`", "")
 

@@ -1,7 +1,7 @@
 """knnlm tune"""
 
 import shlex
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -27,16 +27,13 @@ from knnlm.cli.options import (
 )
 from knnlm.errors import UsageError
 
-if TYPE_CHECKING:
-    from knnlm.evaluation import TunedSettings
-
 Ks = Annotated[
     str | None,
     typer.Option("--k", help=f"Neighbors ({defaults.K}); of several, as in 64,1024, the best."),
 ]
-Temperatures = Annotated[
+Taus = Annotated[
     str | None,
-    typer.Option("--temperatures", help="A grid of τ, as in 0.5,1,2, instead of a search."),
+    typer.Option("--taus", help="A grid of τ, as in 0.5,1,2, instead of a search."),
 ]
 
 
@@ -53,7 +50,7 @@ def tune(
     exact: Exact = False,
     score: ScoreName = None,
     k: Ks = None,
-    temperatures: Temperatures = None,
+    taus: Taus = None,
     device: Device = None,
     json: Json = False,
 ) -> None:
@@ -78,7 +75,7 @@ def tune(
         device=device,
     )
     named = named_text(text, dataset, embedded)
-    tuned = knnlm.tune(named, k=ks, temperatures=numbers(temperatures, "--temperatures")).settings
+    tuned = knnlm.tune(named, k=ks, taus=numbers(taus, "--taus")).settings
     text_option = "--embedded" if embedded else "--text TEST"
     search_option = " --exact" if exact else f" --index {index}" if index else ""
     following = f"knnlm eval {shlex.quote(str(store))} {text_option}{search_option}"
@@ -86,7 +83,7 @@ def tune(
         following += f" --component {component}"
     fields = tuned.as_json()
     fields = {**(fields.pop("retrieval") or {}), **fields}
-    show(json, fields, [*_lines(tuned), f"next: {following}"])
+    show(json, fields, [str(tuned), tuned.validation, f"next: {following}"])
 
 
 def _whole_numbers(given: str | None) -> list[int] | None:
@@ -95,22 +92,3 @@ def _whole_numbers(given: str | None) -> list[int] | None:
     if not all(part.strip().lstrip("-").isdecimal() for part in given.split(",")):
         raise UsageError(f"--k '{given}' is not a list of whole numbers: write them like 64,1024")
     return [int(part) for part in given.split(",")]
-
-
-def _lines(tuned: "TunedSettings") -> list[str]:
-    """Which component was tuned, its λ and τ, and what they give."""
-    retrieval = tuned.retrieval
-    if retrieval is None:
-        name, unit = f"component {tuned.component}", "its own τ"
-    else:
-        search = "exact search"
-        if not retrieval.exact:
-            search = f"index {retrieval.index}, {retrieval.score} scores"
-        name = f"{retrieval.key} {retrieval.metric}, {search}, k {retrieval.k}"
-        unit = "the neighbors' score spread"
-    return [
-        f"{name}: λ {tuned.lam:.3f}, τ {tuned.temperature:.4g} "
-        f"({tuned.temperature_units:.3g} × {unit})",
-        f"validation perplexity {tuned.base_ppl:.2f} → {tuned.interp_ppl:.2f} on "
-        f"{tuned.tokens:,} tokens",
-    ]

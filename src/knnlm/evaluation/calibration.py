@@ -75,7 +75,7 @@ def unigram_logprobs(
 def calibrate(scores: TemperedLM, unigrams: Logs) -> Calibration:
     """The T and u of the lowest perplexity on a validation text; u is fitted exactly at each T."""
     best = best_temperature(unigrams, scores, precision=_PRECISION)
-    return Calibration(best.temperature, 1 - best.lam, best.ppl)
+    return Calibration(best.tau, 1 - best.lam, best.ppl)
 
 
 def calibrated_logprobs(scores: TemperedLM, unigrams: Logs, calibration: Calibration) -> Logs:

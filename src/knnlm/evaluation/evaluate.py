@@ -12,7 +12,7 @@ from knnlm.components import Component
 from knnlm.datastore import Entries
 from knnlm.evaluation.metrics import helping, perplexity, ratio_interval
 from knnlm.evaluation.mixing import check_lambda, mix, oracle
-from knnlm.evaluation.settings import TunedSettings
+from knnlm.evaluation.settings import JSON_NAMES, TunedSettings
 from knnlm.files import finite
 
 
@@ -36,29 +36,33 @@ class Evaluation:
     interp_word_ppl: float
     oracle_word_ppl: float
     lam: float
-    temperature: float
-    temperature_units: float | None
+    tau: float
+    tau_units: float | None
     k: int | None
     coverage: float
     helping: float
     recall: float | None
-    ratio: float
     ratio_ci95: tuple[float, float] | None
     ratio_ci95_unit: str | None
 
+    @property
+    def ratio(self) -> float:
+        """Perplexity of the mixture over that of the LM alone."""
+        return self.interp_ppl / self.base_ppl
+
     def as_json(self) -> dict[str, Any]:
-        """All fields by name; `lambda` is spelled out, infinity is null."""
+        """All fields by their names in JSON; infinity is null."""
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        return finite({"lambda" if n == "lam" else n: value for n, value in fields.items()})
+        named = {JSON_NAMES.get(name, name): value for name, value in fields.items()}
+        return finite({**named, "ratio": self.ratio})
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> "Evaluation":
         """An evaluation from what `as_json` gave."""
-        known = {f.name for f in dataclasses.fields(cls)}
-        given = {"lam" if n == "lambda" else n: value for n, value in fields.items()}
-        given = {name: value for name, value in given.items() if name in known}
+        names = {f.name: JSON_NAMES.get(f.name, f.name) for f in dataclasses.fields(cls)}
+        given = {n: fields[in_json] for n, in_json in names.items() if in_json in fields}
         for name, value in given.items():
-            if value is None and (name == "ratio" or name.endswith("_ppl")):
+            if value is None and name.endswith("_ppl"):
                 no_words = "word" in name and given["words"] == 0
                 given[name] = math.nan if no_words else math.inf
         interval = given["ratio_ci95"]
@@ -79,13 +83,13 @@ def evaluate(component: Component, queries: Entries, settings: TunedSettings) ->
     """
     check_lambda(settings.lam)
     scores = component.target_scores(queries)
-    units: float | None = settings.temperature_units
+    units: float | None = settings.tau_units
     if component.retrieval is None:
         units = None
-    elif not math.isfinite(settings.temperature_units):  # nobody tuned: the text's own unit
-        units = settings.temperature / scores.unit
+    elif not math.isfinite(settings.tau_units):  # nobody tuned: the text's own unit
+        units = settings.tau / scores.unit
     lm = queries.lm_logprob.astype(np.float64)
-    other = scores.logprobs(settings.temperature)
+    other = scores.logprobs(settings.tau)
     mixed, best = mix(lm, other, settings.lam), oracle(lm, other)
     interval = ratio_interval(lm, mixed, queries.table.columns["document"].all())
     return Evaluation(
@@ -99,13 +103,12 @@ def evaluate(component: Component, queries: Entries, settings: TunedSettings) ->
         interp_word_ppl=perplexity(mixed, queries.words),
         oracle_word_ppl=perplexity(best, queries.words),
         lam=settings.lam,
-        temperature=settings.temperature,
-        temperature_units=units,
+        tau=settings.tau,
+        tau_units=units,
         k=None if component.retrieval is None else component.retrieval.k,
         coverage=float(np.isfinite(other).mean()),
         helping=helping(lm, other),
         recall=component.recall(queries),
-        ratio=perplexity(mixed) / perplexity(lm),
         ratio_ci95=None if interval is None else (interval.low, interval.high),
         ratio_ci95_unit=None if interval is None else interval.unit,
     )

@@ -19,6 +19,8 @@ from knnlm.search import Retrieval
 
 FILE = "tuned.json"
 FORMAT = 2
+JSON_NAMES = {"lam": "lambda", "tau": "temperature", "tau_units": "temperature_units"}
+"""What fields are called in JSON where that is not their name here."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,8 +32,8 @@ class TunedSettings:
     retrieval: Retrieval | None = None
     """How the kNN component retrieves; None for every other component."""
     lam: float
-    temperature: float
-    temperature_units: float = math.nan
+    tau: float
+    tau_units: float = math.nan
     """τ in units of the component's own scale: of the neighbors' score spread for kNN."""
     base_ppl: float = math.nan
     interp_ppl: float = math.nan
@@ -40,22 +42,37 @@ class TunedSettings:
     """Fingerprint of the validation text's description; empty where nothing was tuned."""
 
     def as_json(self) -> dict[str, Any]:
-        """All fields by name; `lambda` is spelled out, a number that is not known is null."""
+        """All fields by their names in JSON; a number that is not known is null."""
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         fields["retrieval"] = None if self.retrieval is None else self.retrieval.as_json()
-        fields["lambda"] = fields.pop("lam")
-        return finite(fields)
+        return finite({JSON_NAMES.get(name, name): value for name, value in fields.items()})
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> "TunedSettings":
         """Settings from what `as_json` gave, also as format 1 spelled it."""
         given = {"component": KNN_NAME, **fields}
-        given["lam"] = given.pop("lambda", given.get("lam"))
+        for name, in_json in JSON_NAMES.items():
+            given[name] = given.pop(in_json, given.get(name))
         if given["retrieval"] is not None:
             given["retrieval"] = Retrieval.from_json(given["retrieval"])
-        for name in ("temperature_units", "base_ppl", "interp_ppl"):
+        for name in ("tau_units", "base_ppl", "interp_ppl"):
             given[name] = math.nan if given[name] is None else given[name]
         return cls(**given)
+
+    def __str__(self) -> str:
+        numbers = f"λ {self.lam:.3f}, τ {self.tau:.4g}"
+        if self.retrieval is None:
+            return f"component {self.component}, {numbers}"
+        units = f" ({self.tau_units:.3g} × the neighbors' score spread)"
+        return f"{self.retrieval}, {numbers}{units if math.isfinite(self.tau_units) else ''}"
+
+    @property
+    def validation(self) -> str:
+        """What they gave on the validation text, in a few words."""
+        return (
+            f"validation perplexity {self.base_ppl:.2f} → {self.interp_ppl:.2f} on "
+            f"{self.tokens:,} tokens"
+        )
 
     def describes(self, component: str, wanted: Mapping[str, Any]) -> bool:
         """Whether these are settings of that component with every given field of a retrieval."""

@@ -43,7 +43,7 @@ def tune(
     queries: Entries,
     *,
     name: str,
-    temperatures: Sequence[float] | None = None,
+    taus: Sequence[float] | None = None,
 ) -> TunedComponent:
     """The λ and τ at which a component lowers the perplexity of a validation text most.
 
@@ -51,29 +51,29 @@ def tune(
         component: Any component; a mixture has no τ, so only its λ is fitted.
         queries: The validation text: hidden states, targets and log p_LM.
         name: What the component is called in settings.
-        temperatures: A grid of τ instead of a search.
+        taus: A grid of τ instead of a search.
 
     Returns:
         The component at its best τ, and its settings.
 
     Raises:
-        UsageError: If `temperatures` is empty or holds a number that is not above zero.
+        UsageError: If `taus` is empty or holds a number that is not above zero.
     """
     lm = queries.lm_logprob.astype(np.float64)
     scores = component.target_scores(queries)
-    point = min(temperature_sweep(lm, scores, temperatures), key=lambda point: point.ppl)
+    point = min(temperature_sweep(lm, scores, taus), key=lambda point: point.ppl)
     settings = TunedSettings(
         component=name,
         retrieval=component.retrieval,
         lam=point.lam,
-        temperature=point.temperature,
-        temperature_units=point.units,
+        tau=point.tau,
+        tau_units=point.units,
         base_ppl=perplexity(lm),
         interp_ppl=point.ppl,
         tokens=len(lm),
         text=fingerprint(queries.meta["text"]),
     )
-    return TunedComponent(component.at_temperature(point.temperature), settings)
+    return TunedComponent(component.at_temperature(point.tau), settings)
 
 
 def tune_best(
@@ -81,10 +81,10 @@ def tune_best(
     queries: Entries,
     *,
     name: str,
-    temperatures: Sequence[float] | None = None,
+    taus: Sequence[float] | None = None,
 ) -> TunedComponent:
     """The best of several components, each at its own λ and τ: one component for each k, say."""
-    tuned = [tune(each, queries, name=name, temperatures=temperatures) for each in candidates]
+    tuned = [tune(each, queries, name=name, taus=taus) for each in candidates]
     return min(tuned, key=lambda each: each.settings.interp_ppl)
 
 
@@ -98,9 +98,9 @@ def warn_of_few(tokens: int) -> None:
 
 
 class TemperaturePoint(NamedTuple):
-    """One τ of a search with its best λ. τ = `temperature` = `units` × the component's own unit."""
+    """One τ of a search with its best λ. τ = `tau` = `units` × the component's own unit."""
 
-    temperature: float
+    tau: float
     units: float
     lam: float
     ppl: float
@@ -160,14 +160,14 @@ def best_temperature(
 def temperature_sweep(
     lm: Logs,
     scores: TargetScores,
-    temperatures: Sequence[float] | None = None,
+    taus: Sequence[float] | None = None,
     *,
     precision: float | None = None,
 ) -> list[TemperaturePoint]:
-    """Perplexity at each τ with its own λ, in order of τ: at `temperatures`, or where it is best.
+    """Perplexity at each τ with its own λ, in order of τ: at `taus`, or where it is best.
 
     Raises:
-        UsageError: If `temperatures` is empty or holds a number that is not above zero.
+        UsageError: If `taus` is empty or holds a number that is not above zero.
     """
     unit = scores.unit
 
@@ -175,13 +175,13 @@ def temperature_sweep(
         logs = scores.several([u * unit for u in units])
         return [_point(lm, log, u * unit, u) for log, u in zip(logs, units, strict=True)]
 
-    if temperatures is not None:
-        if not temperatures:
+    if taus is not None:
+        if not taus:
             raise UsageError("no temperature given: give at least one")
-        for tau in temperatures:
+        for tau in taus:
             check_temperature(tau)
-        logs = scores.several(temperatures)
-        points_given = zip(temperatures, logs, strict=True)
+        logs = scores.several(taus)
+        points_given = zip(taus, logs, strict=True)
         return sorted(_point(lm, log, tau, tau / unit) for tau, log in points_given)
     if not scores.has_temperature:
         return mixed(lm, scores, [1.0])

@@ -1,6 +1,5 @@
 """What `knnlm demo` shows: its table, curves, one explained passage, facts and next commands."""
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -55,7 +54,7 @@ def demo_results(
     data = workspace.data(SearchSpec())
     best = min(measured, key=lambda condition: condition.tuned.interp_ppl)
     curves = [_curves(data, condition) for condition in measured]
-    shown = KNN(data.store, best.retrieval, best.tuned.temperature)
+    shown = KNN(data.store, best.retrieval, best.tuned.tau)
     tokenizer = workspace.lms.model("main").tokenizer
     return DemoResults(
         title="knnlm demo: a language model and its nearest neighbors "
@@ -87,30 +86,24 @@ def _curves(data: SearchData, condition: Measured) -> tuple[Curve, Curve]:
         label,
         tuple(point.units for point in points),
         tuple(point.ppl for point in points),
-        (tuned.temperature_units, tuned.interp_ppl),
+        (tuned.tau_units, tuned.interp_ppl),
     )
-    knn = votes.logprobs(tuned.temperature)
+    knn = votes.logprobs(tuned.tau)
     perplexities = tuple(perplexity(mix(lm, knn, lam)) for lam in _LAMBDAS)
     return taus, Curve(label, _LAMBDAS, perplexities, (tuned.lam, tuned.interp_ppl))
 
 
 def _condition(condition: Measured) -> ConditionResult:
     """The condition's row of the table."""
-    retrieval, evaluation = condition.retrieval, condition.evaluation
-    same = {
-        name: getattr(evaluation, name)
-        for name in ConditionResult._fields
-        if hasattr(evaluation, name)
-    }
-    same["ratio_ci95"] = evaluation.ratio_ci95 or (math.nan, math.nan)
+    retrieval = condition.retrieval
     return ConditionResult(
+        **vars(condition.evaluation),
         key=retrieval.key,
         metric=retrieval.metric,
         search=condition.factory,
         score=retrieval.score,
         valid_ppl=condition.tuned.interp_ppl,
         seconds=condition.seconds,
-        **same,
     )
 
 

@@ -268,7 +268,7 @@ class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixi
         settings = self.config.tuned
         device = self.base.get_input_embeddings().weight.device
         component = open_component(
-            entries, settings.component, settings.retrieval, settings.temperature
+            entries, settings.component, settings.retrieval, settings.tau
         ).to(device)
         component.prepare()
         keys = ["att", "ffn"] if "att" in component.keys else ["ffn"]

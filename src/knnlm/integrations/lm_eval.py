@@ -35,7 +35,7 @@ class KNNLMHarness(HFLM):  # type: ignore[misc]  # lm_eval is not typed
         index: str | None = None,
         exact: bool | str = False,
         k: int | None = None,
-        temperature: float | None = None,
+        tau: float | None = None,
         device: str | None = None,
         batch_size: int | str = 1,
         **options: Any,
@@ -57,7 +57,7 @@ class KNNLMHarness(HFLM):  # type: ignore[misc]  # lm_eval is not typed
             exact=bool(exact),
             k=k,
             lam=None if lam is None else float(lam),
-            retrieval_temperature=temperature,
+            tau=tau,
             model=model,
             device=device,
         )

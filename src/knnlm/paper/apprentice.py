@@ -135,7 +135,7 @@ class Apprentice:
             start = self._clusters(row)
             valid = self.workshop.plain(*row.lm).valid
             lm = valid.lm_logprob.astype(np.float64)
-            tau = best_temperature(lm, start.target_scores(valid)).temperature
+            tau = best_temperature(lm, start.target_scores(valid)).tau
             tuned = start.at_temperature(tau)
             return initial_clusters(tuned), {"row": asdict(row), "tau": tau}
         w_sm = output_embedding(self.workshop.lms.model(*row.lm).model).weight

@@ -106,19 +106,19 @@ class Bench:
             votes = self.workshop.votes(
                 replace(paper_arm(self.workshop.scale, lm), step=step), "valid"
             )
-            self._shared[lm, step] = taus.best(self.base(lm, step).valid, votes).temperature
+            self._shared[lm, step] = taus.best(self.base(lm, step).valid, votes).tau
         return self._shared[lm, step]
 
     def _best_votes(self, arm: Arm, lm: Logs) -> tuple[Logs, Logs]:
         """log p_kNN of both splits' targets at the τ that mixes best with an LM's log p of the
         validation text."""
         valid, test = self.workshop.votes(arm, "valid"), self.workshop.votes(arm, "test")
-        tau = taus.best(lm, valid).temperature
+        tau = taus.best(lm, valid).tau
         return valid.logprobs(tau), test.logprobs(tau)
 
     def _teacher_tau(self, lm: str, step: int | None) -> float:
         if (lm, step) not in self._teaching:
-            self._teaching[lm, step] = teacher_point(self.workshop, lm, step).temperature
+            self._teaching[lm, step] = teacher_point(self.workshop, lm, step).tau
         return self._teaching[lm, step]
 
     def _evaluate(self, arm: Arm) -> dict[str, Any]:
@@ -173,12 +173,12 @@ class Bench:
             "documents": sums.found,
         }
         for name, point in points.items():
-            knn_valid, knn = valid.logprobs(point.temperature), test.logprobs(point.temperature)
+            knn_valid, knn = valid.logprobs(point.tau), test.logprobs(point.tau)
             record[name] = _numbers(base, knn_valid, knn, point, m.test.words)
             sums.add(name, mix(base.test, knn, point.lam))
             sums.add(f"{name}_lambda_of_test", mix(base.test, knn, record[name]["lambda_of_test"]))
         over = taus.best(base.calibrated_valid, valid)
-        knn = test.logprobs(over.temperature)
+        knn = test.logprobs(over.tau)
         record["on_calibrated"] = taus.outcome(base.calibrated_test, knn, over)
         sums.add("on_calibrated", mix(base.calibrated_test, knn, over.lam))
         return record
@@ -193,8 +193,7 @@ class Bench:
         return {
             "base": base_numbers(base, self.workshop.data(search_of(arm))),
             "points": [
-                taus.outcome(base.test, test.logprobs(p.temperature), p)
-                for p in sorted(set(points))
+                taus.outcome(base.test, test.logprobs(p.tau), p) for p in sorted(set(points))
             ],
         }
 
@@ -211,7 +210,7 @@ class Bench:
                     "k": k,
                     "coverage": head_test.coverage,
                     "tau_1": taus.outcome(base.test, head_test.logprobs(1.0), at_one),
-                    "tuned": taus.outcome(base.test, head_test.logprobs(best.temperature), best),
+                    "tuned": taus.outcome(base.test, head_test.logprobs(best.tau), best),
                 }
             )
         return {
@@ -223,7 +222,7 @@ class Bench:
         base, m = self.base(arm.lm, arm.step), self.workshop.data(search_of(arm))
         valid, test = self.workshop.votes(arm, "valid"), self.workshop.votes(arm, "test")
         point = taus.best(base.valid, valid)
-        gained = mix(base.test, test.logprobs(point.temperature), point.lam) - base.test
+        gained = mix(base.test, test.logprobs(point.tau), point.lam) - base.test
         whole = self.workshop.entries(arm.lm, arm.step, "test")
         return {"lm": self.workshop.lms.about(arm.lm, arm.step), **located(m.test, whole, gained)}
 
@@ -251,7 +250,7 @@ class Bench:
         helped = {}
         for name, arm in (("exact", row.exact), ("approximate", row.approximate)):
             valid, test = self.workshop.votes(arm, "valid"), self.workshop.votes(arm, "test")
-            helped[name] = test.logprobs(taus.best(base.valid, valid).temperature) > base.test
+            helped[name] = test.logprobs(taus.best(base.valid, valid).tau) > base.test
         tokenizer = self.workshop.lms.model(row.exact.lm, row.exact.step).tokenizer
         kinds = word_types(
             m.test, m.store, tokenizer, helped["exact"], helped["approximate"], row.least

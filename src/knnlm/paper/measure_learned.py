@@ -160,9 +160,7 @@ def _at_best(
 ) -> list[_AtTau]:
     """At the τ that is best for each LM; what was computed at a τ serves all of them."""
     best = [best_temperature(lm, scores) for lm in lms]
-    return [
-        _at(component, scores, lm, point.temperature) for lm, point in zip(lms, best, strict=True)
-    ]
+    return [_at(component, scores, lm, point.tau) for lm, point in zip(lms, best, strict=True)]
 
 
 def _knobs(point: _AtTau) -> dict[str, float]:

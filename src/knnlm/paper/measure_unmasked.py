@@ -31,7 +31,7 @@ def unmasked(row: Unmasked, m: SearchData, base: Base) -> dict[str, Any]:
         name: best_temperature(valid, scores, precision=_PRECISION)
         for name, (valid, _) in lms.items()
     }
-    taus = [point.temperature for point in points.values()]
+    taus = [point.tau for point in points.values()]
     test = component.target_scores(m.test).several(taus)
     sums = Sums(m, base)
     record: dict[str, Any] = {"base": base_numbers(base, m), "rows": m.store.count}
@@ -39,7 +39,7 @@ def unmasked(row: Unmasked, m: SearchData, base: Base) -> dict[str, Any]:
         test_lm = lms[name][1]
         mixed = mix(test_lm, votes, point.lam)
         record[name] = {
-            "temperature": point.temperature,
+            "temperature": point.tau,
             "lambda": point.lam,
             "valid_ppl": point.ppl,
             "ppl": or_none(perplexity(mixed)),

@@ -24,7 +24,7 @@ def best(lm: Logs, votes: TargetVotes, least: TemperaturePoint | None = None) ->
 def knobs(point: TemperaturePoint) -> dict[str, float]:
     """τ and λ, and what they gave on validation text."""
     return {
-        "temperature": point.temperature,
+        "temperature": point.tau,
         "units": point.units,
         "lambda": point.lam,
         "valid_ppl": point.ppl,

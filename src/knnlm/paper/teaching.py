@@ -101,9 +101,7 @@ def teacher_point(workshop: Workshop, lm: str, step: int | None) -> TemperatureP
     further ones differ from machine to machine and would make it another lesson."""
     votes = workshop.votes(replace(exactly(paper_arm(workshop.scale, lm)), step=step), "valid")
     point = taus.best(workshop.plain(lm, step).valid.lm_logprob.astype(np.float64), votes)
-    return point._replace(
-        temperature=float(f"{point.temperature:.4g}"), lam=float(f"{point.lam:.4g}")
-    )
+    return point._replace(tau=float(f"{point.tau:.4g}"), lam=float(f"{point.lam:.4g}"))
 
 
 def soft_labels(workshop: Workshop, kind: Literal["lm", "knn-lm"]) -> SoftLabels:
@@ -112,7 +110,5 @@ def soft_labels(workshop: Workshop, kind: Literal["lm", "knn-lm"]) -> SoftLabels
     if kind == "lm":
         return SoftLabels(store, model)
     point = teacher_point(workshop, "main", None)
-    said = Neighbours(
-        lambda: workshop.elsewhere("main", None, point.temperature), point.temperature, point.lam
-    )
+    said = Neighbours(lambda: workshop.elsewhere("main", None, point.tau), point.tau, point.lam)
     return SoftLabels(store, model, said)

@@ -88,7 +88,7 @@ _GROUPS: dict[str, tuple[_Filled, ...]] = {
             change,
             "From LM to Mixed, with the 95 % interval of a paired bootstrap below.",
             brief=True,
-            note=lambda result: change_interval(*result.ratio_ci95),
+            note=lambda result: change_interval(result.ratio_ci95),
         ),
         _Filled(
             "Oracle",
@@ -122,11 +122,11 @@ _GROUPS: dict[str, tuple[_Filled, ...]] = {
         ),
         _Filled(
             "τ",
-            "temperature",
+            "tau",
             significant,
             "The retrieval temperature that divides the neighbors' scores, tuned on the validation "
             "text; below it, the same in units of the spread of those scores.",
-            note=lambda result: f"{significant(result.temperature_units)} spread",
+            note=lambda result: f"{significant(result.tau_units or 0)} spread",
         ),
         _Filled("k", "k", count, "How many neighbors are retrieved for each token."),
     ),

@@ -60,7 +60,7 @@ def _equation(results: DemoResults) -> Equation:
         (
             "τ",
             "the retrieval temperature inside p_kNN: a small one trusts the nearest neighbor, a "
-            "large one counts all alike" + _here(best.temperature if best else None),
+            "large one counts all alike" + _here(best.tau if best else None),
         ),
     )
     return Equation("P = (1 − λ) · p_LM + λ · p_kNN", tuple(Definition(*s) for s in symbols))

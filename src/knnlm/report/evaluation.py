@@ -21,7 +21,7 @@ def evaluation_lines(evaluation: Evaluation, settings: TunedSettings) -> list[st
         else ("kNN-LM", "kNN alone")
     )
     return [
-        setting_line(evaluation, settings),
+        str(settings),
         f"{e.tokens:,} tokens, {e.words:,} words",
         *(
             f"  {name:<16} {formats.perplexity(token)} per token, {formats.perplexity(word)} per "
@@ -37,25 +37,10 @@ def evaluation_lines(evaluation: Evaluation, settings: TunedSettings) -> list[st
     ]
 
 
-def setting_line(evaluation: Evaluation, settings: TunedSettings) -> str:
-    """Which component, λ and τ."""
-    knobs = f"λ {evaluation.lam:.3f}, τ {evaluation.temperature:.4g}"
-    retrieval = settings.retrieval
-    if retrieval is None:
-        return f"component {settings.component}, {knobs}"
-    search = "exact search" if retrieval.exact else f"index {retrieval.index}"
-    units = evaluation.temperature_units
-    spread = "" if units is None else f" ({units:.3g} × the neighbors' score spread)"
-    return (
-        f"{retrieval.key} {retrieval.metric}, {search}, {retrieval.score} scores, "
-        f"k {retrieval.k}, {knobs}{spread}"
-    )
-
-
 def evaluation_table(evaluation: Evaluation, settings: TunedSettings) -> Table:
     """Perplexities of the LM alone, the mixture, the oracle and the component alone."""
     e = evaluation
-    interval = "" if e.ratio_ci95 is None else formats.change_interval(*e.ratio_ci95)
+    interval = "" if e.ratio_ci95 is None else formats.change_interval(e.ratio_ci95)
     name = "kNN" if settings.retrieval is not None else settings.component
     rows = (
         ("base LM", e.base_ppl, e.base_word_ppl, Cell("")),
@@ -72,4 +57,4 @@ def evaluation_table(evaluation: Evaluation, settings: TunedSettings) -> Table:
         Column("per word", "number"),
         Column("change (95 % interval)", "number"),
     )
-    return Table(columns, cells, f"{setting_line(e, settings)}; {e.tokens:,} tokens", best=1)
+    return Table(columns, cells, f"{settings}; {e.tokens:,} tokens", best=1)

@@ -34,8 +34,11 @@ def change(ratio: float) -> str:
     return signed((ratio - 1) * 100, 1) + f"{NBSP}%"
 
 
-def change_interval(low: float, high: float) -> str:
-    """Two ratios as the ends of a signed change: −16.1 to −13.8 %."""
+def change_interval(ratios: tuple[float, float] | None) -> str:
+    """Two ratios as the ends of a signed change: −16.1 to −13.8 %; a dash where there are none."""
+    if ratios is None:
+        return NOTHING
+    low, high = ratios
     return f"{change(low).removesuffix(NBSP + '%')} to {change(high)}"
 
 
@@ -65,9 +68,9 @@ def probability(logprob: float) -> str:
     return significant(math.exp(logprob))
 
 
-def count(value: int) -> str:
-    """A whole number with thousands separated."""
-    return f"{value:,}"
+def count(value: int | None) -> str:
+    """A whole number with thousands separated; a dash where there is none."""
+    return NOTHING if value is None else f"{value:,}"
 
 
 def duration(seconds: float) -> str:

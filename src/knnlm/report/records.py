@@ -108,4 +108,5 @@ def _table(names: str, rows: Iterable[Sequence[str | Cell]], best: int | None = 
 
 
 def _change(ratio: float, interval: Sequence[float]) -> Cell:
-    return Cell(change(ratio), change_interval(*interval))
+    low, high = interval
+    return Cell(change(ratio), change_interval((low, high)))

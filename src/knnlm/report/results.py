@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from knnlm.evaluation import Passage
+from knnlm.evaluation import Evaluation, Passage
 
 
 class Curve(NamedTuple):
@@ -15,7 +15,8 @@ class Curve(NamedTuple):
     best: tuple[float, float] | None
 
 
-class ConditionResult(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class ConditionResult(Evaluation):
     """One condition's result on the test text."""
 
     key: str
@@ -26,31 +27,9 @@ class ConditionResult(NamedTuple):
     """exact, or the factory string of an index."""
     score: str
     """exact: similarities computed again; index: those of the index."""
-    base_ppl: float
-    component_ppl: float
-    """Infinite as soon as one token was not retrieved."""
-    interp_ppl: float
-    oracle_ppl: float
-    base_word_ppl: float
-    interp_word_ppl: float
-    lam: float
-    temperature: float
-    temperature_units: float
-    """The retrieval temperature in units of the spread of the neighbors' scores."""
-    k: int
     valid_ppl: float
     """Of the mixture on the validation text: conditions are compared by it."""
-    coverage: float
-    helping: float
-    recall: float
-    ratio_ci95: tuple[float, float]
-    """95% interval of `ratio`."""
     seconds: float
-
-    @property
-    def ratio(self) -> float:
-        """Mixed perplexity over that of the LM."""
-        return self.interp_ppl / self.base_ppl
 
 
 @dataclass(frozen=True)

@@ -29,9 +29,9 @@ def headline(results: DemoResults) -> str:
     if index is None:
         return "No retrieval condition was measured."
     best = results.conditions[index]
-    low, high = best.ratio_ci95
+    low, high = best.ratio_ci95 or (math.nan, math.nan)
     numbers = f"from {formats.perplexity(best.base_ppl)} to {formats.perplexity(best.interp_ppl)}"
-    interval = formats.change_interval(low, high)
+    interval = formats.change_interval(best.ratio_ci95)
     change = f"({formats.change(best.ratio)}, 95{formats.NBSP}% interval {interval})"
     if high < 1:
         return f"Retrieval lowered perplexity on unseen text {numbers} {change}."
@@ -57,7 +57,7 @@ def basis(results: DemoResults) -> str:
     )
     tuned = (
         _equals("λ", formats.significant(best.lam)),
-        _equals("τ", formats.significant(best.temperature)),
+        _equals("τ", formats.significant(best.tau)),
         _equals("k", formats.count(best.k)),
     )
     return f"{measured} {among}: {describe(best)}, {', '.join(tuned)}."

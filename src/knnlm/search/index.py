@@ -21,7 +21,7 @@ from knnlm import defaults
 from knnlm.datastore import Column, Entries
 from knnlm.errors import DamagedError, KnnlmError, UsageError, unknown
 from knnlm.files import checksum_file, read_json, write_json, write_lock
-from knnlm.progress import log
+from knnlm.progress import log, log_result
 from knnlm.search.exact import check_k, exact_search
 from knnlm.search.factory import check_nprobe, default_factory
 from knnlm.search.faiss_index import (
@@ -226,7 +226,7 @@ def _build(
     }
     write_json(folder / MANIFEST, manifest)
     (folder / TRAINED_FILE).unlink(missing_ok=True)
-    log.info(f"index {name}: recall@{k} {measured:.3f}")
+    log_result(f"index {name}: recall@{k} {measured:.3f}")
 
 
 def _search(index: Any, queries: NDArray[np.float32], k: int, metric: Metric) -> Neighbors:

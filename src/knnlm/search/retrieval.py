@@ -69,6 +69,10 @@ class Retrieval:
         """The name of the index, or "exact": for JSON, file names and people."""
         return self.index or EXACT
 
+    def __str__(self) -> str:
+        search = "exact search" if self.exact else f"index {self.index}, {self.score} scores"
+        return f"{self.key} {self.metric}, {search}, k {self.k}"
+
     def as_json(self) -> dict[str, Any]:
         """Its fields in JSON, where `mask` is "exact" or the name of the index."""
         return {

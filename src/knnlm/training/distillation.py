@@ -61,11 +61,9 @@ class Distilled:
     record: dict[str, Any]
 
     def __repr__(self) -> str:
-        keys, s = " and ".join(self.component.keys), self.settings
-        return (
-            f"Distilled({self.name!r}: {self.record['kind']} on {keys}, λ {s.lam:.3f}, "
-            f"τ {s.temperature:.4g}, validation {s.base_ppl:.2f} → {s.interp_ppl:.2f})"
-        )
+        keys = " and ".join(self.component.keys)
+        made = f"{self.record['kind']} on {keys}"
+        return f"Distilled({made}; {self.settings}; {self.settings.validation})"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +114,7 @@ class DistillRequest:
                 "key": retrieval.key,
                 "metric": retrieval.metric,
                 "k": retrieval.k,
-                "temperature": self.teacher.temperature,
+                "temperature": self.teacher.tau,
             }
         return fields
 
@@ -224,7 +222,7 @@ def load_distilled(store: Entries, name: str) -> Distilled:
             f"component {name} of {store.path} is not tuned: run 'knnlm tune "
             f"{shlex.quote(str(store.path))} --text VALID --component {name}' first"
         )
-    component = load_stored(store, name).at_temperature(settings.temperature)
+    component = load_stored(store, name).at_temperature(settings.tau)
     return Distilled(name, component, settings, record)
 
 
@@ -238,7 +236,7 @@ def _tuned(store: Entries, name: str) -> Component:
             f"{store.path} is not tuned: run 'knnlm tune "
             f"{shlex.quote(str(store.path))} --text VALID' first"
         )
-    return open_component(store, name, settings.retrieval, settings.temperature)
+    return open_component(store, name, settings.retrieval, settings.tau)
 
 
 def _make(
@@ -256,7 +254,7 @@ def _make(
         clusters = cluster(store, spec.keys[0], spec.size, spec.metric, file, seed=request.seed)
         if request.fit is None:
             return clusters, 0
-        tau = tune(clusters, valid, name=request.name).settings.temperature
+        tau = tune(clusters, valid, name=request.name).settings.tau
         module = initial_clusters(clusters.at_temperature(tau))
     else:
         module = initial_module(spec, _one_embedding_each(store, lm), seed=request.seed)
