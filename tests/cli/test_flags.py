@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from knnlm.cli.main import run, with_flags
+from knnlm.cli.main import in_commands, run
 
 
 @pytest.mark.parametrize(
@@ -36,24 +36,24 @@ from knnlm.cli.main import run, with_flags
 )
 def test_a_parameter_is_shown_as_the_verbs_flag(verb: str, parameter: str, shown: str) -> None:
     message = f"give `{parameter}`, or run 'knnlm tune' first"
-    assert with_flags(message, [verb, "store"]) == f"give {shown}, or run 'knnlm tune' first"
+    assert in_commands(message, [verb, "store"]) == f"give {shown}, or run 'knnlm tune' first"
 
 
 def test_arguments_are_not_flags() -> None:
     assert (
-        with_flags("`model` is wrong, so is `store`", ["build"]) == "--model is wrong, so is store"
+        in_commands("`model` is wrong, so is `store`", ["build"]) == "--model is wrong, so is store"
     )
 
 
 def test_without_a_verb_parameters_are_plain() -> None:
-    assert with_flags("give `lam`", []) == "give --lambda"
-    assert with_flags("nothing to replace", []) == "nothing to replace"
+    assert in_commands("give `lam`", []) == "give --lambda"
+    assert in_commands("nothing to replace", []) == "nothing to replace"
 
 
 def test_every_flag_of_a_message_at_once() -> None:
     message = "first, or give `lam` and `tau`"
-    assert with_flags(message, ["eval"]) == "first, or give --lambda and --tau"
-    assert with_flags(message, ["generate"]) == "first, or give --lambda and --tau"
+    assert in_commands(message, ["eval"]) == "first, or give --lambda and --tau"
+    assert in_commands(message, ["generate"]) == "first, or give --lambda and --tau"
 
 
 @pytest.mark.parametrize(

@@ -177,7 +177,9 @@ def test_given_settings_need_no_tuning(
         "ffn",
     )
     assert "tune" in complain(1, *command)
-    assert "--key ffn --metric ip --exact" in complain(1, *command, "--metric", "ip", "--exact")
+    assert "for --key ffn, --metric ip, --exact: run 'knnlm tune' with" in complain(
+        1, *command, "--metric", "ip", "--exact"
+    )
     found = ask(*command, "--lambda", 0.3, "--tau", 2, "--k", 8)
     assert (found["key"], found["lambda"], found["temperature"], found["k"]) == ("ffn", 0.3, 2, 8)
 

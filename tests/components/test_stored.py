@@ -138,7 +138,7 @@ def test_a_damaged_file_is_found(own: Entries, harm: str) -> None:
         file.unlink()
     else:
         file.write_bytes(data if harm == "flip" else data[:-50])
-    with pytest.raises(DamagedError, match="small .* damaged or missing: run 'knnlm distill store"):
+    with pytest.raises(DamagedError, match="small .* damaged or missing: make it again"):
         load_stored(own, "small")
 
 
@@ -153,7 +153,7 @@ def test_a_damaged_record_is_found(own: Entries) -> None:
 def test_a_component_of_another_model_is_refused(own: Entries) -> None:
     publish_component(own, "small", head_of(own, 1), ABOUT)
     change_record(own, "small", model="another")
-    with pytest.raises(KnnlmError, match="another model's states: run 'knnlm distill store"):
+    with pytest.raises(KnnlmError, match="another model's states: make it again"):
         load_stored(own, "small")
 
 
@@ -177,7 +177,7 @@ def test_names(own: Entries) -> None:
             check_component_name(name)
     with pytest.raises(UsageError, match="the name of the neighbors themselves"):
         check_component_name(KNN_NAME)
-    with pytest.raises(KnnlmError, match="has no component: run 'knnlm distill"):
+    with pytest.raises(KnnlmError, match="has no component: make one with `Datastore.distill`"):
         component_record(own, "small")
     publish_component(own, "small", head_of(own, 1), ABOUT)
     with pytest.raises(UsageError, match="unknown component 'smal': did you mean 'small'"):

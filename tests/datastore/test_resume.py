@@ -189,7 +189,7 @@ def test_an_unfinished_store_is_not_opened_and_says_how_to_go_on(
     rows = interrupted(lm, tmp_path, library(), parts=2)
     with pytest.raises(
         KnnlmError,
-        match=rf"is not finished \({rows} rows so far\): run the same 'knnlm build' again",
+        match=rf"is not finished \({rows} rows so far\): run the same `Datastore.build` again",
     ):
         open_entries(tmp_path)
 

@@ -70,7 +70,10 @@ def test_a_flipped_bit_is_found(store: Entries) -> None:
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 4
     file.write_bytes(data)
-    with pytest.raises(DamagedError, match=r"index\.faiss is damaged .* run 'knnlm index"):
+    with pytest.raises(
+        DamagedError,
+        match=r"index\.faiss is damaged .*index`, `key` att and `metric` l2",
+    ):
         open_index(store, index.name)
 
 
@@ -96,7 +99,8 @@ def test_nonsense_factories_and_names_get_a_sentence(store: Entries) -> None:
     with pytest.raises(UsageError, match="needs at least 65,536 entries and the datastore has"):
         build_index(store, "att", "l2", factory="IVF65536,Flat")
     with pytest.raises(
-        KnnlmError, match="has no index: build one with 'knnlm index', or search with `exact`"
+        KnnlmError,
+        match="has no index: build one with `Datastore.build_index`, or search with `exact`",
     ):
         open_index(store, "att-l2")
     with pytest.raises(UsageError, match="nprobe = 0 is out of range"):

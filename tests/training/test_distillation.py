@@ -122,7 +122,7 @@ def test_neighbors_can_teach(lm: LanguageModel, texts: dict[str, Path], tmp_path
     for i in range(3):
         (folder / f"{i}.txt").write_text(prose(i, 6))
     opened = Datastore.build(lm, folder, tmp_path / "store")
-    sentence = "neighbors teach at the tuned temperature: run 'knnlm tune' first"
+    sentence = "neighbors teach at the tuned temperature: run `KNNLM.tune` first"
     with pytest.raises(KnnlmError, match=sentence):
         opened.distill(texts["valid"], kind="head", soft_targets=0.5)
     KNNLM(opened, exact=True).tune(texts["valid"], k=8)
@@ -167,7 +167,7 @@ def test_damage_is_seen_and_said(
 ) -> None:
     made = Datastore(store, lm).distill(texts["valid"], **HEAD)
     assert run(["verify", str(store.path)]) == 0
-    assert "1 components are whole" in capsys.readouterr().out
+    assert "0 indexes and 1 component are whole" in capsys.readouterr().out
     file = store.path / "components" / "head" / made.record["file"]
     data = bytearray(file.read_bytes())
     data[-1] ^= 1
@@ -179,8 +179,9 @@ def test_damage_is_seen_and_said(
     ):
         assert run([verb[0], str(store.path), *verb[1:]]) == 1
         message = capsys.readouterr().err
-        assert "is damaged or missing: run 'knnlm distill" in message
-    hint = re.search(r"run 'knnlm (.*)' again", message)
+        assert "is damaged or missing: make it again with" in message
+    assert run(["info", str(store.path)]) == 0
+    hint = re.search(r"made with 'knnlm (.*)'", capsys.readouterr().out)
     assert hint is not None
     # the same again, not the default kind
     assert run([*hint[1].split(), "--text", str(texts["valid"])]) == 0

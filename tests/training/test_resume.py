@@ -177,7 +177,7 @@ def test_a_model_from_elsewhere_is_never_overwritten(
     shutil.copytree(tiny_model, out)
     before = contents(out)
     with pytest.raises(
-        KnnlmError, match=r"theirs holds a model that 'knnlm train' did not write: choose another"
+        KnnlmError, match=r"theirs holds a model that `train` did not write: choose another"
     ):
         prose.into(out)
     assert {name: data for name, data in contents(out).items() if name != ".lock"} == before
@@ -211,6 +211,6 @@ def test_a_model_whose_training_has_not_finished_is_refused_with_what_to_do(
     unfinished: Path,
 ) -> None:
     with pytest.raises(
-        KnnlmError, match=r"its training has not finished: run the same 'knnlm train' again"
+        KnnlmError, match=r"its training has not finished: run the same `train` again"
     ):
         load_model(unfinished)

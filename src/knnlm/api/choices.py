@@ -171,23 +171,15 @@ def component_spec(
 
 def _not_tuned(entries: Entries, component: str, wishes: dict[str, Any]) -> KnnlmError:
     """An error that says how to tune for what was wanted."""
-    words = {
-        name: EXACT if name == "index" and v is None else v
-        for name, v in wishes.items()
-        if name != "exact"
-    }
-    exact = words.get("index") == EXACT
-    if exact:
-        words.pop("score", None)
-    asked = "".join(f" {name} {value}," for name, value in words.items()).rstrip(",")
-    flags = [
-        "--exact" if name == "index" and exact else f"--{name} {value}"
-        for name, value in words.items()
-    ]
-    if component != KNN_NAME:
-        asked, flags = f" component {component}", [f"--component {component}"]
-    command = " ".join([f"knnlm tune {entries.path} --text VALID", *flags])
-    for_what = f" for{asked}" if asked else ""
+    asked = [f"`component` {component}"] if component != KNN_NAME else []
+    for name, value in wishes.items():
+        if name == "index" and value is None:
+            asked.append("`exact`")
+        elif name != "exact" and not (name == "score" and wishes.get("index", "") is None):
+            asked.append(f"`{name}` {value}")
+    wanted = f" for {', '.join(asked)}" if asked else ""
+    with_them = " with the same settings" if asked else ""
     return KnnlmError(
-        f"{entries.path} is not tuned{for_what}: run '{command}' first, or give `lam` and `tau`"
+        f"{entries.path} is not tuned{wanted}: run `KNNLM.tune`{with_them} first, or give `lam` "
+        "and `tau`"
     )

@@ -272,7 +272,7 @@ class Datastore:
         if soft_targets and teacher is None and spec.kind != "clusters":
             raise UsageError(
                 f"{self.path} is not tuned, and neighbors teach at the tuned temperature: run "
-                "'knnlm tune' first"
+                "`KNNLM.tune` first"
             )
         if spec.kind == "clusters" and lr is not None and epochs is None:
             raise UsageError(

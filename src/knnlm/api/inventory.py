@@ -83,7 +83,8 @@ class DatastoreInfo:
         for name, record in self.components.items():
             made = record.get("note")
             if made is None:
-                made = f"{record['kind']} on {' and '.join(record['keys'])}"
+                keys = " and ".join(record["keys"])
+                made = f"{record['kind']} on {keys}, made with '{record.get('command', '')}'"
             facts.append(("component", f"{name}: {made}"))
         return facts
 
@@ -104,9 +105,13 @@ class VerifyResult:
 
     def __str__(self) -> str:
         return (
-            f"{self.path}: {self.entries:,} entries, {len(self.indexes)} indexes and "
-            f"{len(self.components)} components are whole ({self.bytes / 1e6:,.1f} MB)"
+            f"{self.path}: {self.entries:,} entries, {_counted(self.indexes, 'index', 'es')} and "
+            f"{_counted(self.components, 'component', 's')} are whole ({self.bytes / 1e6:,.1f} MB)"
         )
+
+
+def _counted(names: list[str], noun: str, plural: str) -> str:
+    return f"{len(names)} {noun}{'' if len(names) == 1 else plural}"
 
 
 def inventory(entries: Entries) -> DatastoreInfo:

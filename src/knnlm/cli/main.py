@@ -3,8 +3,10 @@
 0 done; 1 could not do it; 2 wrong usage. Verbs import heavy libraries when they run, so that --help
 is fast."""
 
+import os
 import re
 import sys
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -28,6 +30,15 @@ from knnlm.version import __version__
 
 _INTERRUPTED = 130  # what typer itself makes of Ctrl-C
 
+_VERBS = {
+    "Datastore.build": "build",
+    "Datastore.build_index": "index",
+    "Datastore.distill": "distill",
+    "Datastore.info": "info",
+    "KNNLM.tune": "tune",
+    "train": "train",
+}
+"""The verb that does what a method of the library does."""
 _SEVERAL = ("--text", "--valid")
 _SWITCHES = (
     "--json",
@@ -108,23 +119,28 @@ def spread_texts(arguments: list[str]) -> list[str]:
     return understood
 
 
-def with_flags(message: str, arguments: list[str]) -> str:
-    """A message of the library, which speaks of `parameters`, with the flags of the verb instead.
+def in_commands(message: str, arguments: list[str]) -> str:
+    """A message of the library as the command line says it.
 
-    A parameter that only other verbs have ("build it with `keys` att") gets their flag.
+    `Methods` become commands, and `parameters` the flags of the verb; a parameter that only other
+    verbs have ("build it with `keys` att") gets their flag. Paths below the working folder are
+    shown from there, as the user gave them.
     """
+    message = message.replace(f"{Path.cwd()}{os.sep}", "")
     if "`" not in message:
         return message
     command: Any = typer.main.get_command(app)
     verbs = {name: _flags(verb) for name, verb in command.commands.items()}
     own = next((verbs[word] for word in arguments if word in verbs), {})
 
-    def flag(parameter: re.Match[str]) -> str:
-        name = parameter[1]
+    def command_or_flag(quoted: re.Match[str]) -> str:
+        name = quoted[1]
+        if name in _VERBS:
+            return f"'knnlm {_VERBS[name]}'"
         others = {flags[name] for flags in verbs.values() if name in flags}
         return own.get(name, others.pop() if len(others) == 1 else name)
 
-    return re.sub(r"`(\w+)`", flag, message)
+    return re.sub(r"`([\w.]+)`", command_or_flag, message)
 
 
 def _flags(verb: Any) -> dict[str, str]:
@@ -140,12 +156,12 @@ def main() -> None:
 def run(arguments: list[str]) -> int:
     """Run one command line and return its exit code; an empty one shows the help."""
     try:
-        with messages_on_stderr(lambda message: with_flags(message, arguments)):
+        with messages_on_stderr(lambda message: in_commands(message, arguments)):
             outcome = app(
                 args=spread_texts(arguments or ["--help"]), prog_name="knnlm", standalone_mode=False
             )
     except KnnlmError as error:
-        print(f"knnlm: {with_flags(str(error), arguments)}", file=sys.stderr)
+        print(f"knnlm: {in_commands(str(error), arguments)}", file=sys.stderr)
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
         outcome = _INTERRUPTED

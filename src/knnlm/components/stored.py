@@ -8,7 +8,6 @@ the new one. λ and τ are not here: settings are (evaluation/settings.py), of e
 """
 
 import re
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -58,8 +57,7 @@ def component_record(entries: Entries, name: str) -> dict[str, Any]:
     names = list_components(entries)
     if not names:
         raise KnnlmError(
-            f"{entries.path} has no component: run 'knnlm distill "
-            f"{shlex.quote(str(entries.path))}' first"
+            f"{entries.path} has no component: make one with `Datastore.distill` first"
         )
     if name not in names:
         raise unknown("component", name, names)
@@ -128,7 +126,7 @@ def load_stored(entries: Entries, name: str) -> Component:
         KnnlmError: If it was learned from another model's hidden states.
     """
     record = component_record(entries, name)
-    again = f"run '{record['command']}' again"
+    again = _again(name)
     file = component_folder(entries, name) / str(record["file"])
     if record["model"] != entries.meta["model"]["fingerprint"]:
         raise KnnlmError(
@@ -165,10 +163,14 @@ def verify_component(entries: Entries, name: str) -> int:
         _compare_checksum(file, record)
     except (DamagedError, OSError) as error:
         raise DamagedError(
-            f"component {name} of {entries.path} is damaged or missing: run 'knnlm distill' again"
+            f"component {name} of {entries.path} is damaged or missing: {_again(name)}"
         ) from error
     log.warning(f"note: component {name} of {entries.path} {record['note']}")
     return file.stat().st_size
+
+
+def _again(name: str) -> str:
+    return f"make it again with `Datastore.distill` (`Datastore.info` says how {name} was made)"
 
 
 def _compare_checksum(file: Path, record: dict[str, Any]) -> None:

@@ -28,7 +28,7 @@ from knnlm.models import LanguageModel
 
 ENTRIES_KIND = "states"  # what a manifest calls a table of entries
 DOCUMENTS = "documents.json"
-_RESUME = "run the same 'knnlm build' again to continue it"
+_RESUME = "run the same `Datastore.build` again to resume it"
 
 
 class DocumentInfo(NamedTuple):

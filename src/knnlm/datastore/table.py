@@ -252,5 +252,5 @@ def difference(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
 
 def _hint(path: Path) -> str:
     if (path / "config.json").is_file():
-        return "it is a model folder, make a datastore from it with 'knnlm build'"
+        return "it is a model folder, make a datastore from it with `Datastore.build`"
     return "check the path"

@@ -44,9 +44,9 @@ def locate_model(source: str | Path) -> ModelLocation:
     if path.is_file():
         raise KnnlmError(f"{source} is a file: give the model's folder, a .gguf file or a hub name")
     if path.is_dir() and not (path / "config.json").is_file():
-        hint = "give a folder written by 'knnlm train' or by save_pretrained"
+        hint = "give a folder written by `train` or by save_pretrained"
         if (path / "training").is_dir():
-            hint = "its training has not finished: run the same 'knnlm train' again"
+            hint = "its training has not finished: run the same `train` again"
         elif (path / "adapter_config.json").is_file():
             hint = "it is a PEFT adapter: give the base model, and this folder as its adapter"
         raise KnnlmError(f"{source} is not a model folder (no config.json): {hint}")

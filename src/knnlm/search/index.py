@@ -8,7 +8,6 @@ FAISS detects neither a flipped bit nor a wrong metric nor a forgotten nprobe; t
 an index that is not what it claims to be is refused when it is opened.
 """
 
-import shlex
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -139,7 +138,7 @@ def open_index(store: Entries, name: str) -> Index:
         DamagedError: The file is not what was written.
     """
     manifest = index_manifest(store, name)
-    folder, remedy = _folder(store, name), _rebuild_command(store, manifest)
+    folder, remedy = _folder(store, name), _how_to_rebuild(manifest)
     file = folder / INDEX_FILE
     if not file.is_file() or checksum_file(file) != manifest["xxh3"]:
         raise DamagedError(
@@ -165,7 +164,8 @@ def index_manifest(store: Entries, name: str) -> dict[str, Any]:
     names = list_indexes(store)
     if not names:
         raise KnnlmError(
-            f"{store.path} has no index: build one with 'knnlm index', or search with `exact`"
+            f"{store.path} has no index: build one with `Datastore.build_index`, or search with "
+            "`exact`"
         )
     if name not in names:
         raise unknown("index", name, names)
@@ -173,7 +173,7 @@ def index_manifest(store: Entries, name: str) -> dict[str, Any]:
     if manifest["store"] != store.fingerprint:
         raise KnnlmError(
             f"index {name} covers {manifest['rows']:,} entries of another state of {store.path}: "
-            f"{_rebuild_command(store, manifest)}"
+            f"{_how_to_rebuild(manifest)}"
         )
     return manifest
 
@@ -255,6 +255,6 @@ def _folder(store: Entries, name: str) -> Path:
     return store.path / "indexes" / name
 
 
-def _rebuild_command(store: Entries, manifest: dict[str, Any]) -> str:
+def _how_to_rebuild(manifest: dict[str, Any]) -> str:
     key, metric = manifest["key"], manifest["metric"]
-    return f"run 'knnlm index {shlex.quote(str(store.path))} --key {key} --metric {metric}' again"
+    return f"build it again with `Datastore.build_index`, `key` {key} and `metric` {metric}"

@@ -219,8 +219,8 @@ def load_distilled(store: Entries, name: str) -> Distilled:
     settings = choose_settings(store, name)
     if settings is None:
         raise KnnlmError(
-            f"component {name} of {store.path} is not tuned: run 'knnlm tune "
-            f"{shlex.quote(str(store.path))} --text VALID --component {name}' first"
+            f"component {name} of {store.path} is not tuned: run `KNNLM.tune` with `component` "
+            f"{name} first"
         )
     component = load_stored(store, name).at_temperature(settings.tau)
     return Distilled(name, component, settings, record)
@@ -232,10 +232,7 @@ def _tuned(store: Entries, name: str) -> Component:
     if settings is None:
         if name != KNN_NAME:
             return load_distilled(store, name).component  # says what is missing
-        raise KnnlmError(
-            f"{store.path} is not tuned: run 'knnlm tune "
-            f"{shlex.quote(str(store.path))} --text VALID' first"
-        )
+        raise KnnlmError(f"{store.path} is not tuned: run `KNNLM.tune` first")
     return open_component(store, name, settings.retrieval, settings.tau)
 
 

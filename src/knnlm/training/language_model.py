@@ -212,9 +212,7 @@ def _refuse_other_runs(out: Path, recipe: str) -> None:
     """Leave alone what this recipe did not begin."""
     begun = recipe_of(out / RUN / LAST)
     if begun is None and (out / "config.json").exists():
-        raise KnnlmError(
-            f"{out} holds a model that 'knnlm train' did not write: choose another `path`"
-        )
+        raise KnnlmError(f"{out} holds a model that `train` did not write: choose another `path`")
     if begun not in (None, recipe):
         raise KnnlmError(
             f"{out} holds an unfinished run of another text, preset or seed: choose another `path` "
