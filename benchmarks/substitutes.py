@@ -40,7 +40,8 @@ from knnlm.text.portions import Excerpts
 from knnlm.text.python_docs import PythonDocsSplit
 from knnlm.text.tokenizer import joined_tokens, train_tokenizer
 from knnlm.training.entry_batches import EntryBatches
-from knnlm.training.initial import ComponentSpec, initial_module
+from knnlm.training.initial import initial_module
+from knnlm.training.kinds import ComponentSpec
 from knnlm.training.learn import BATCH
 
 

@@ -10,13 +10,8 @@ from numpy.testing import assert_allclose
 from numpy.typing import NDArray
 
 from knnlm.components import Component, LearnedComponent, Mixture, QueryArrays
-from knnlm.components.saving import (
-    SavedState,
-    load_component,
-    put_together,
-    save_component,
-    take_apart,
-)
+from knnlm.components.base import SavedState
+from knnlm.components.saving import StateLoader, load_component
 from knnlm.datastore.entries import Entries
 from knnlm.errors import UsageError
 from tests.components.examples import SIBLINGS, Make
@@ -160,13 +155,14 @@ def test_it_says_which_states_it_reads_and_how_much_it_computes(
 def test_taken_apart_and_put_together_it_is_the_same(
     component: Component, store: Entries, valid: Entries, tmp_path: Path
 ) -> None:
-    kind, tensors, fields = take_apart(component)
+    kind, tensors, fields = component.saved_state()
+    assert kind == component.kind
     through_json = SavedState(kind, tensors, json.loads(json.dumps(fields)))
-    save_component(tmp_path / "one.safetensors", component, {"note": 1})
+    component.save(tmp_path / "one.safetensors", {"note": 1})
     saved = load_component(tmp_path / "one.safetensors", store)
     assert saved.about == {"note": 1}
     states = some_states(component, valid)
-    for again in (put_together(through_json, store), saved.component):
+    for again in (StateLoader(store).component(through_json), saved.component):
         assert type(again) is type(component)
         assert (again.keys, again.tau) == (component.keys, component.tau)
         assert again.retrieval == component.retrieval

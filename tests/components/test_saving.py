@@ -8,16 +8,9 @@ import pytest
 import torch
 
 from knnlm.components import Component, LearnedComponent, Mixture, QueryArrays
-from knnlm.components.base import ScoredTokens, TargetScores
+from knnlm.components.base import Loader, SavedState, ScoredTokens, TargetScores
 from knnlm.components.head import Head
-from knnlm.components.saving import (
-    LEARNED,
-    SavedState,
-    load_component,
-    put_together,
-    save_component,
-    take_apart,
-)
+from knnlm.components.saving import KINDS, StateLoader, load_component
 from knnlm.errors import DamagedError, KnnlmError, UsageError
 from knnlm.tensors import save_tensors
 from tests.components.examples import every_learned
@@ -26,13 +19,13 @@ V, D = 7, 4
 
 
 def kind_of(component: Component) -> str:
-    return take_apart(component).kind
+    return component.kind
 
 
 @pytest.mark.parametrize("component", every_learned(V, D), ids=kind_of)
 def test_what_is_read_is_what_was_written(component: Component, tmp_path: Path) -> None:
     file = tmp_path / "one.safetensors"
-    save_component(file, component, {"model": "m", "lambda": 0.25})
+    component.save(file, {"model": "m", "lambda": 0.25})
     component_again, about = load_component(file)
     assert about == {"model": "m", "lambda": 0.25}
     assert type(component_again) is type(component)
@@ -42,7 +35,7 @@ def test_what_is_read_is_what_was_written(component: Component, tmp_path: Path) 
 
 
 def test_every_learned_kind_can_be_saved() -> None:
-    assert {kind_of(c) for c in every_learned()} == {*LEARNED, "mixture"}
+    assert {kind_of(c) for c in every_learned()} == KINDS.keys() - {"knn", "full-datastore"}
 
 
 @pytest.mark.parametrize("component", every_learned(V, D), ids=kind_of)
@@ -120,7 +113,7 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
         load_component(file)
     good = Head(("att",), torch.zeros(4, 2), torch.full((2,), 2), "ip", 1.0)
     bad = dataclasses.replace(good, counts=torch.ones(3, dtype=torch.int64))
-    save_component(file, bad, {})
+    bad.save(file)
     with pytest.raises(DamagedError, match="do not make a component"):
         load_component(file)
     file.write_bytes(file.read_bytes()[:-20])
@@ -130,7 +123,7 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
 
 def test_parts_of_different_vocabularies_are_refused(tmp_path: Path) -> None:
     mixed = Mixture((every_learned(V, D)[0], every_learned(V + 1, D)[0]), (0.5, 0.5))
-    save_component(tmp_path / "one.safetensors", mixed, {})
+    mixed.save(tmp_path / "one.safetensors")
     with pytest.raises(DamagedError, match="do not make a component"):
         load_component(tmp_path / "one.safetensors")
 
@@ -138,11 +131,12 @@ def test_parts_of_different_vocabularies_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["knn", "full-datastore"])
 def test_what_retrieves_needs_its_datastore(kind: str) -> None:
     with pytest.raises(KnnlmError, match=f"a {kind} component needs its datastore: open it"):
-        put_together(SavedState(kind, {}, {}))
+        StateLoader().component(SavedState(kind, {}, {}))
 
 
-def test_a_component_of_somebody_elses_cannot_be_saved() -> None:
+def test_a_component_of_somebody_elses_is_not_loaded_under_its_name(tmp_path: Path) -> None:
     class Foreign(Component):
+        kind = "foreign"
         vocab_size = 1
         multiplications = None
 
@@ -155,8 +149,16 @@ def test_a_component_of_somebody_elses_cannot_be_saved() -> None:
         def at_temperature(self, tau: float) -> "Foreign":
             return self
 
-    with pytest.raises(TypeError, match="a Foreign cannot be saved"):
-        take_apart(Foreign())
+        def saved_state(self) -> SavedState:
+            return SavedState(self.kind, {"one": torch.ones(1)}, {})
+
+        @classmethod
+        def from_saved_state(cls, state: SavedState, loader: Loader) -> "Foreign":
+            return cls()
+
+    Foreign().save(tmp_path / "foreign.safetensors")
+    with pytest.raises(UsageError, match="unknown kind of component 'foreign'"):
+        load_component(tmp_path / "foreign.safetensors")
     states = torch.tensor([[-1.0, -2.0]])
     scored = Foreign().score_tokens(states, torch.tensor([1]))
     assert scored == ScoredTokens(np.array([-2.0]), None)
@@ -164,6 +166,6 @@ def test_a_component_of_somebody_elses_cannot_be_saved() -> None:
 
 def test_a_head_without_an_embedding_for_a_token_is_refused(tmp_path: Path) -> None:
     head = Head(("att",), torch.zeros(3, D), torch.tensor([3, 0]), "ip", 1.0)
-    save_component(tmp_path / "one.safetensors", head, {})
+    head.save(tmp_path / "one.safetensors")
     with pytest.raises(DamagedError, match="do not make a component"):
         load_component(tmp_path / "one.safetensors")

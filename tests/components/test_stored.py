@@ -85,9 +85,9 @@ def test_a_name_is_given_to_another_component_in_one_step(
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    for step in ("save_component", "checksum_file", "write_json"):
+    for owner, step in ((Component, "save"), (stored, "checksum_file"), (stored, "write_json")):
         with monkeypatch.context() as patch:
-            patch.setattr(stored, step, killed)
+            patch.setattr(owner, step, killed)
             with pytest.raises(KeyboardInterrupt):
                 publish_component(own, "small", second, ABOUT)
         assert np.array_equal(logs_of(load_stored(own, "small"), own), logs_of(first, own))

@@ -17,7 +17,7 @@ from knnlm.datastore.entries import Entries, open_entries
 from knnlm.errors import KnnlmError
 from knnlm.models.load import LanguageModel
 from knnlm.training.distillation import DistillRequest, load_distilled
-from knnlm.training.initial import ComponentSpec
+from knnlm.training.kinds import ComponentSpec
 from knnlm.training.learn import DEFAULT_FIT
 from tests.conftest import prose
 from tests.search.conftest import built as built

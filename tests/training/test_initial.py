@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knnlm.errors import UsageError
-from knnlm.training.initial import ComponentSpec, embeddings_by_weight, initial_module
+from knnlm.training.initial import embeddings_by_weight, initial_module
+from knnlm.training.kinds import KINDS, ComponentSpec
 
 V, D = 12, 6
 
@@ -100,3 +101,11 @@ def test_what_cannot_be_learned_is_refused(fields: dict[str, object], sentence: 
 def test_fewer_embeddings_than_vocabulary_entries_are_refused() -> None:
     with pytest.raises(UsageError, match="2 embeddings are fewer than the 3 vocabulary entries"):
         embeddings_by_weight([1.0, 2.0, 3.0], 2)
+
+
+def test_the_command_lines_help_names_every_kind() -> None:
+    """It is written by hand, because help must not load torch."""
+    from knnlm.cli.distill import Kind
+
+    (option,) = Kind.__metadata__  # type: ignore[attr-defined]
+    assert all(kind in option.help for kind in KINDS)

@@ -17,7 +17,8 @@ from knnlm.hidden_states import StateReader
 from knnlm.hidden_states.output_head import output_embedding
 from knnlm.models.load import LanguageModel
 from knnlm.training.fit import FitSettings
-from knnlm.training.initial import ComponentSpec, initial_module
+from knnlm.training.initial import initial_module
+from knnlm.training.kinds import ComponentSpec
 from knnlm.training.learn import learn
 from knnlm.training.objectives import InterpolatedLoss
 from tests.search.conftest import built as built

@@ -17,7 +17,8 @@ from knnlm.models.load import LanguageModel
 from knnlm.search.other_documents import neighbors_in_other_documents
 from knnlm.text.local_files import Files
 from knnlm.training.fit import FitSettings
-from knnlm.training.initial import ComponentSpec, initial_module
+from knnlm.training.initial import initial_module
+from knnlm.training.kinds import ComponentSpec
 from knnlm.training.learn import learn
 from knnlm.training.objectives import SoftTargetLoss
 from knnlm.training.soft_targets import KEPT, soft_targets

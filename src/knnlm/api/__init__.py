@@ -4,7 +4,6 @@ Each method decides what the user left open (choices.py) and hands over to the r
 work; results show themselves in a terminal and in a notebook (results.py).
 """
 
-from knnlm.api.choices import component_spec as component_spec
 from knnlm.api.datastore import Datastore as Datastore
 from knnlm.api.explain import explain_passage as explain_passage
 from knnlm.api.inventory import DatastoreInfo as DatastoreInfo

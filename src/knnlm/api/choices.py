@@ -6,15 +6,12 @@ from typing import Any
 
 from knnlm.components import KNN_NAME, component_record
 from knnlm.datastore import Entries
-from knnlm.defaults import component_size
 from knnlm.errors import KnnlmError, UsageError
 from knnlm.evaluation import TunedSettings, choose_settings
-from knnlm.hidden_states import KEYS
 from knnlm.models import LanguageModel, load_model
 from knnlm.progress import log
 from knnlm.search import EXACT, Retrieval, Score, check_index, index_manifest, list_indexes
 from knnlm.similarity import checked_metric
-from knnlm.training import ComponentSpec, checked_kind
 
 
 def model_of(
@@ -142,31 +139,6 @@ def settings_of(
         entries.key(tuned.retrieval.key)
         check_index(entries, tuned.retrieval)
     return tuned
-
-
-def component_spec(
-    entries: Entries, kind: str, key: str | None, size: int | None, metric: str | None
-) -> ComponentSpec:
-    """Which component to learn from a datastore; size and metric are usual for its kind."""
-    chosen = checked_kind(kind)
-    if chosen in ("mlp", "mixture-of-softmaxes") and metric not in (None, "ip"):
-        raise UsageError(f"a {chosen} component scores by inner product: leave out `metric`")
-    if chosen == "mlp":
-        if key is not None:
-            raise UsageError("an mlp component reads att and ffn: leave out `key`")
-        if not set(KEYS) <= set(entries.keys):
-            raise KnnlmError(
-                f"an mlp component reads att and ffn, and {entries.path} holds only "
-                f"{' and '.join(entries.keys)}: build it with `keys` att,ffn"
-            )
-    width = entries.key(entries.keys[0]).type.width
-    usual = component_size(chosen, entries.count, entries.vocab_size, width)
-    return ComponentSpec(
-        kind=chosen,
-        keys=tuple(KEYS) if chosen == "mlp" else (key or entries.keys[0],),
-        size=usual if size is None else size,
-        metric=checked_metric(metric or ("l2" if chosen == "clusters" else "ip")),
-    )
 
 
 def _not_tuned(entries: Entries, component: str, wishes: dict[str, Any]) -> KnnlmError:

@@ -10,19 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knnlm import defaults
-from knnlm.api.choices import component_spec, index_of, model_of
+from knnlm.api.choices import index_of, model_of
 from knnlm.api.evaluation_texts import last_validation_text, read_queries
 from knnlm.api.inventory import DatastoreInfo, VerifyResult, inventory, verify_all
 from knnlm.components import list_components
 from knnlm.datastore import Entries, build_entries, open_entries
-from knnlm.defaults import COMPONENT_KIND, LEARNING_RATES
+from knnlm.defaults import COMPONENT_KIND
 from knnlm.errors import UsageError
 from knnlm.evaluation import choose_settings, warn_of_few
 from knnlm.models import LanguageModel, load_model
 from knnlm.search import Index, Neighbors, Retrieval, build_index, list_indexes, open_search
 from knnlm.similarity import checked_metric
 from knnlm.text import Split, Text, open_text
-from knnlm.training import DEFAULT_FIT, Distilled, DistillRequest
+from knnlm.training import DEFAULT_FIT, KINDS, Distilled, DistillRequest, component_spec
 from knnlm.training import combine as combine_components
 from knnlm.training import distill as distill_component
 
@@ -281,7 +281,7 @@ class Datastore:
             )
         fit = None
         if spec.kind != "clusters" or epochs is not None:
-            rate = LEARNING_RATES[spec.kind] if lr is None else lr
+            rate = KINDS[spec.kind].learning_rate if lr is None else lr
             fit = replace(DEFAULT_FIT, lr=rate, epochs=epochs or DEFAULT_FIT.epochs)
             if epochs is not None:
                 fit = replace(fit, epochs=epochs)

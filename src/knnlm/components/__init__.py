@@ -10,6 +10,7 @@ from knnlm.components.base import LearnedComponent as LearnedComponent
 from knnlm.components.base import Logs as Logs
 from knnlm.components.base import Queries as Queries
 from knnlm.components.base import QueryArrays as QueryArrays
+from knnlm.components.base import SavedState as SavedState
 from knnlm.components.base import ScoredTokens as ScoredTokens
 from knnlm.components.base import TargetScores as TargetScores
 from knnlm.components.base import check_temperature as check_temperature
@@ -26,7 +27,6 @@ from knnlm.components.mixture import Mixture as Mixture
 from knnlm.components.mixture_of_softmaxes import MixtureOfSoftmaxes as MixtureOfSoftmaxes
 from knnlm.components.mlp import MLP as MLP
 from knnlm.components.saving import load_component as load_component
-from knnlm.components.saving import save_component as save_component
 from knnlm.components.stored import KNN_NAME as KNN_NAME
 from knnlm.components.stored import check_component_name as check_component_name
 from knnlm.components.stored import component_checksum as component_checksum

@@ -13,14 +13,17 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from knnlm.datastore import Entries
 from knnlm.errors import UsageError
 from knnlm.search import Neighbors, Retrieval
+from knnlm.tensors import save_tensors
 
 Logs = NDArray[np.float64]
 
@@ -93,9 +96,31 @@ class ScoredTokens(NamedTuple):
     neighbors: Neighbors | None
 
 
+class SavedState(NamedTuple):
+    """A component taken apart for its file: its kind, its tensors, and its other fields as JSON."""
+
+    kind: str
+    tensors: dict[str, torch.Tensor]
+    fields: dict[str, Any]
+
+
+class Loader(Protocol):
+    """What a component may need to be made from its saved state (saving.py has one)."""
+
+    def datastore(self, kind: str) -> Entries:
+        """The datastore that a component of this kind retrieves from."""
+        ...
+
+    def component(self, state: SavedState) -> "Component":
+        """Another component, for those that are made of several."""
+        ...
+
+
 class Component(ABC):
     """A predictor that can be mixed with a base LM. Immutable, and safe for concurrent calls."""
 
+    kind: ClassVar[str]
+    """Its name in files and on the command line."""
     keys: tuple[str, ...]
     """The hidden states that it reads."""
     tau: float
@@ -125,6 +150,30 @@ class Component(ABC):
     def at_temperature(self, tau: float) -> Self:
         """The same component at another τ."""
 
+    @abstractmethod
+    def saved_state(self) -> SavedState:
+        """What of it is written to a file; a component that retrieves leaves entries where they
+        are."""
+
+    @classmethod
+    @abstractmethod
+    def from_saved_state(cls, state: SavedState, loader: Loader) -> Self:
+        """The component that `saved_state` took apart."""
+
+    def check_parts(self) -> None:
+        """Raise an exception unless what it was made of fits together."""
+        return
+
+    def save(self, file: Path, about: Mapping[str, Any] | None = None) -> None:
+        """Write it to a file, whole or not at all; `load_component` reads it.
+
+        Args:
+            file: The file, in the safetensors format.
+            about: A note as JSON that is kept with it.
+        """
+        kind, tensors, fields = self.saved_state()
+        save_tensors(file, tensors, {"kind": kind, "about": dict(about or {}), "fields": fields})
+
     def target_logprobs(self, queries: Queries) -> Logs:
         """log p of the targets of a text at the component's own τ."""
         return self.target_scores(queries).logprobs(self.tau)
@@ -152,8 +201,6 @@ class LearnedComponent(Component):
     """A component that is a few tensors: its fields are what is saved, and what training
     changes."""
 
-    kind: ClassVar[str]
-    """Its name in files and on the command line."""
     block: ClassVar[int] = 2048
     """Queries that are scored at once, so that the scores stay small."""
 
@@ -186,14 +233,22 @@ class LearnedComponent(Component):
         """Its tensors by field name."""
         return {n: v for n, v in self._fields().items() if isinstance(v, torch.Tensor)}
 
-    def plain_fields(self) -> dict[str, Any]:
-        """Its other fields by name, as JSON has them."""
-        return {n: v for n, v in self._fields().items() if not isinstance(v, torch.Tensor)}
+    def saved_state(self) -> SavedState:
+        """All its fields."""
+        plain = {n: v for n, v in self._fields().items() if not isinstance(v, torch.Tensor)}
+        return SavedState(self.kind, self.tensors(), plain)
 
     @classmethod
-    def from_fields(cls, tensors: Mapping[str, torch.Tensor], plain: Mapping[str, Any]) -> Self:
-        """The component that has these fields; what `tensors` and `plain_fields` gave."""
-        return cls(**{**tensors, **plain, "keys": tuple(plain["keys"])})
+    def from_saved_state(cls, state: SavedState, loader: Loader) -> Self:
+        """The component that has these fields."""
+        return cls(**{**state.tensors, **state.fields, "keys": tuple(state.fields["keys"])})
+
+    def check_parts(self) -> None:
+        """Predict once: tensors that do not fit together raise here, not in the middle of a
+        text."""
+        shape = self.logprobs(torch.zeros(1, self.width)).shape
+        if shape != (1, self.vocab_size):
+            raise ValueError(f"logits of shape {tuple(shape)}")
 
     def _fields(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}

@@ -8,17 +8,25 @@ as they come, for several τ at once; the largest score is taken out."""
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from knnlm.components.base import Component, Logs, Queries, TargetScores, check_temperature
+from knnlm.components.base import (
+    Component,
+    Loader,
+    Logs,
+    Queries,
+    SavedState,
+    TargetScores,
+    check_temperature,
+)
 from knnlm.components.head import row_scores
 from knnlm.datastore import Entries, evenly_spaced
 from knnlm.progress import ProgressBar
-from knnlm.similarity import Metric
+from knnlm.similarity import Metric, checked_metric
 
 _QUERIES, _ENTRIES = 1024, 4096
 _SAMPLE = 512
@@ -27,6 +35,8 @@ _SAMPLE = 512
 @dataclass(frozen=True, eq=False)
 class FullDatastore(Component):
     """All entries of a datastore vote: exact, and slow."""
+
+    kind: ClassVar[str] = "full-datastore"
 
     entries: Entries
     key: str
@@ -51,6 +61,18 @@ class FullDatastore(Component):
     def at_temperature(self, tau: float) -> Self:
         """The same component at another τ."""
         return dataclasses.replace(self, tau=tau)
+
+    def saved_state(self) -> SavedState:
+        """Which entries are compared and how, and its τ."""
+        fields = {"key": self.key, "metric": self.metric, "tau": self.tau}
+        return SavedState(self.kind, {}, fields)
+
+    @classmethod
+    def from_saved_state(cls, state: SavedState, loader: Loader) -> Self:
+        """The same comparison with the loader's datastore."""
+        entries, fields = loader.datastore(cls.kind), state.fields
+        metric = checked_metric(fields["metric"])
+        return cls(entries, fields["key"], metric, float(fields["tau"]))
 
     def logprobs(self, states: torch.Tensor) -> torch.Tensor:
         """log p over the vocabulary (B, V) for hidden states (B, D), on their device."""

@@ -51,6 +51,12 @@ class Head(LearnedComponent):
         scores = row_scores(self.weight, states.float(), self.metric, self.tau)
         return sum_by_token(scores, self.counts) - scores.logsumexp(1, keepdim=True)
 
+    def check_parts(self) -> None:
+        """Every vocabulary entry has an embedding, and the tensors fit together."""
+        if int(self.counts.min()) < 1:
+            raise ValueError("a vocabulary entry without an embedding")
+        super().check_parts()
+
     def target_losses(self, states: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """-log p(target) (B,), differentiable."""
         scores = row_scores(self.weight, states, self.metric, self.tau)

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 import torch
@@ -21,8 +21,10 @@ from numpy.typing import NDArray
 from knnlm import defaults
 from knnlm.components.base import (
     Component,
+    Loader,
     Logs,
     Queries,
+    SavedState,
     ScoredTokens,
     TargetScores,
     check_temperature,
@@ -59,6 +61,8 @@ class KNN(Component):
         >>> knn.logprobs(states)  # (B, V)                                          # doctest: +SKIP
     """
 
+    kind: ClassVar[str] = "knn"
+
     entries: Entries
     retrieval: Retrieval = field(default_factory=Retrieval)
     tau: float = 1.0
@@ -90,6 +94,16 @@ class KNN(Component):
         if "search" in self.__dict__:
             other.__dict__["search"] = self.search
         return other
+
+    def saved_state(self) -> SavedState:
+        """How it retrieves, and its τ."""
+        return SavedState(self.kind, {}, {**self.retrieval.as_json(), "tau": self.tau})
+
+    @classmethod
+    def from_saved_state(cls, state: SavedState, loader: Loader) -> Self:
+        """The same way of retrieving from the loader's datastore."""
+        entries = loader.datastore(cls.kind)
+        return cls(entries, Retrieval.from_json(state.fields), float(state.fields["tau"]))
 
     def neighbors(self, states: torch.Tensor) -> Neighbors:
         """Neighbors of hidden states (B, D), rounded as the datastore's are."""

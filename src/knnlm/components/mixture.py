@@ -6,13 +6,21 @@ Each part reads its own hidden states and has its own τ; the mixture as a whole
 """
 
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 import torch
 from scipy.special import logsumexp
 
-from knnlm.components.base import Component, Logs, Queries, QueryArrays, TargetScores
+from knnlm.components.base import (
+    Component,
+    Loader,
+    Logs,
+    Queries,
+    QueryArrays,
+    SavedState,
+    TargetScores,
+)
 from knnlm.errors import UsageError
 
 
@@ -24,6 +32,8 @@ class Mixture(Component):
         parts: The components; none of them a mixture.
         weights: How much of the probability each gives, one in sum.
     """
+
+    kind: ClassVar[str] = "mixture"
 
     parts: tuple[Component, ...]
     weights: tuple[float, ...]
@@ -51,6 +61,37 @@ class Mixture(Component):
         if tau != self.tau:
             raise UsageError("a mixture of components has no temperature: each part has its own")
         return self
+
+    def saved_state(self) -> SavedState:
+        """The states of its parts; the number of a part comes before the names of its tensors."""
+        states = [part.saved_state() for part in self.parts]
+        tensors = {
+            f"{number}.{name}": tensor
+            for number, state in enumerate(states)
+            for name, tensor in state.tensors.items()
+        }
+        parts = [{"kind": state.kind, "fields": state.fields} for state in states]
+        return SavedState(self.kind, tensors, {"weights": list(self.weights), "parts": parts})
+
+    @classmethod
+    def from_saved_state(cls, state: SavedState, loader: Loader) -> Self:
+        """The mixture of the parts that were saved."""
+        parts = []
+        for number, part in enumerate(state.fields["parts"]):
+            own = {
+                name.removeprefix(f"{number}."): tensor
+                for name, tensor in state.tensors.items()
+                if name.startswith(f"{number}.")
+            }
+            parts.append(loader.component(SavedState(part["kind"], own, part["fields"])))
+        return cls(tuple(parts), tuple(state.fields["weights"]))
+
+    def check_parts(self) -> None:
+        """Every part fits together, and all predict the same vocabulary."""
+        for part in self.parts:
+            part.check_parts()
+            if part.vocab_size != self.vocab_size:
+                raise ValueError(f"vocabularies of {part.vocab_size} and {self.vocab_size}")
 
     def to(self, device: torch.device) -> Self:
         """The same mixture with its tensors on `device`."""

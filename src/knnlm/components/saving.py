@@ -1,19 +1,16 @@
-"""A component as tensors and JSON: what of it is written to disk, and how it is made again.
+"""Reading a component from its file.
 
     FILE.safetensors    tensors by the names of the component's fields; header: kind, fields, about
                         parts of a mixture have their number before the name: 0.centroids, 1.weight
 
-A component that retrieves is written as its settings alone: its entries stay in the datastore. No
-code is stored and none is run on loading.
+Each kind says itself what of it is saved (`Component.saved_state`) and is made again from that;
+here is the list of kinds. No code is stored and none is run on loading.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
-
-from knnlm.components.base import Component, LearnedComponent
+from knnlm.components.base import Component, SavedState
 from knnlm.components.clusters import Clusters
 from knnlm.components.full_datastore import FullDatastore
 from knnlm.components.head import Head
@@ -23,21 +20,12 @@ from knnlm.components.mixture_of_softmaxes import MixtureOfSoftmaxes
 from knnlm.components.mlp import MLP
 from knnlm.datastore import Entries
 from knnlm.errors import DamagedError, KnnlmError, unknown
-from knnlm.search import Retrieval
-from knnlm.similarity import checked_metric
-from knnlm.tensors import read_tensors, save_tensors
+from knnlm.tensors import read_tensors
 
-LEARNED: dict[str, type[LearnedComponent]] = {
-    kind.kind: kind for kind in (Clusters, Head, MixtureOfSoftmaxes, MLP)
+KINDS: dict[str, type[Component]] = {
+    component.kind: component
+    for component in (KNN, FullDatastore, Clusters, Head, MixtureOfSoftmaxes, MLP, Mixture)
 }
-
-
-class SavedState(NamedTuple):
-    """A component taken apart: its kind, its tensors, and its other fields as JSON."""
-
-    kind: str
-    tensors: dict[str, torch.Tensor]
-    fields: dict[str, Any]
 
 
 class Saved(NamedTuple):
@@ -47,91 +35,54 @@ class Saved(NamedTuple):
     about: dict[str, Any]
 
 
-def take_apart(component: Component) -> SavedState:
-    """What of a component is written to disk."""
-    if isinstance(component, LearnedComponent):
-        return SavedState(component.kind, component.tensors(), component.plain_fields())
-    if isinstance(component, KNN):
-        fields = {**component.retrieval.as_json(), "tau": component.tau}
-        return SavedState("knn", {}, fields)
-    if isinstance(component, FullDatastore):
-        fields = {"key": component.key, "metric": component.metric, "tau": component.tau}
-        return SavedState("full-datastore", {}, fields)
-    if isinstance(component, Mixture):
-        states = [take_apart(part) for part in component.parts]
-        tensors = {
-            f"{number}.{name}": tensor
-            for number, state in enumerate(states)
-            for name, tensor in state.tensors.items()
-        }
-        parts = [{"kind": state.kind, "fields": state.fields} for state in states]
-        return SavedState("mixture", tensors, {"weights": list(component.weights), "parts": parts})
-    raise TypeError(f"a {type(component).__name__} cannot be saved")
+class StateLoader(NamedTuple):
+    """Makes components from their saved states.
 
-
-def put_together(state: SavedState, entries: Entries | None = None) -> Component:
-    """The component that `take_apart` took apart.
-
-    Args:
-        state: Its kind, tensors and fields.
+    Attributes:
         entries: The datastore, for components that retrieve from one.
-
-    Raises:
-        UsageError: If the kind is unknown.
     """
-    kind, tensors, fields = state
-    if kind in LEARNED:
-        return LEARNED[kind].from_fields(tensors, fields)
-    if kind == "mixture":
-        parts = [
-            put_together(SavedState(part["kind"], _part(tensors, number), part["fields"]), entries)
-            for number, part in enumerate(fields["parts"])
-        ]
-        return Mixture(tuple(parts), tuple(fields["weights"]))
-    if kind not in ("knn", "full-datastore"):
-        raise unknown("kind of component", kind, [*LEARNED, "knn", "full-datastore", "mixture"])
-    if entries is None:
-        raise KnnlmError(f"a {kind} component needs its datastore: open it through the datastore")
-    if kind == "knn":
-        return KNN(entries, Retrieval.from_json(fields), float(fields["tau"]))
-    metric = checked_metric(fields["metric"])
-    return FullDatastore(entries, fields["key"], metric, float(fields["tau"]))
 
+    entries: Entries | None = None
 
-def save_component(file: Path, component: Component, about: Mapping[str, Any]) -> None:
-    """Write a component to a file, whole or not at all."""
-    kind, tensors, fields = take_apart(component)
-    save_tensors(file, tensors, {"kind": kind, "about": dict(about), "fields": fields})
+    def datastore(self, kind: str) -> Entries:
+        """The datastore.
+
+        Raises:
+            KnnlmError: None was given.
+        """
+        if self.entries is None:
+            raise KnnlmError(
+                f"a {kind} component needs its datastore: open it through the datastore"
+            )
+        return self.entries
+
+    def component(self, state: SavedState) -> Component:
+        """The component that a state was taken from.
+
+        Raises:
+            UsageError: The kind is unknown.
+        """
+        if state.kind not in KINDS:
+            raise unknown("kind of component", state.kind, KINDS)
+        return KINDS[state.kind].from_saved_state(state, self)
 
 
 def load_component(file: Path, entries: Entries | None = None) -> Saved:
-    """Read a component from a file.
+    """Read a component that `Component.save` wrote.
+
+    Args:
+        file: The file.
+        entries: The datastore, for components that retrieve from one.
 
     Raises:
-        DamagedError: If its tensors and fields do not make a component.
-        UsageError: If its kind is unknown.
+        DamagedError: Its tensors and fields do not make a component.
+        UsageError: Its kind is unknown.
     """
     tensors, header = read_tensors(file)
     try:
         state = SavedState(str(header["kind"]), tensors, header["fields"])
-        component = put_together(state, entries)
-        _check_shapes(component)
+        component = StateLoader(entries).component(state)
+        component.check_parts()
         return Saved(component, header["about"])
     except (KeyError, TypeError, ValueError, RuntimeError, IndexError, AttributeError) as error:
         raise DamagedError(f"the parts of {file} do not make a component: make it again") from error
-
-
-def _part(tensors: Mapping[str, torch.Tensor], number: int) -> dict[str, torch.Tensor]:
-    prefix = f"{number}."
-    return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
-
-
-def _check_shapes(component: Component) -> None:
-    """Predict once: tensors that do not fit together raise here, not in the middle of a text."""
-    for part in component.parts if isinstance(component, Mixture) else (component,):
-        if isinstance(part, LearnedComponent):
-            if isinstance(part, Head) and int(part.counts.min()) < 1:
-                raise ValueError("a vocabulary entry without an embedding")
-            shape = part.logprobs(torch.zeros(1, part.width)).shape
-            if shape != (1, component.vocab_size):
-                raise ValueError(f"logits of shape {tuple(shape)}")

@@ -13,14 +13,14 @@ from typing import Any
 
 from knnlm.components.base import Component
 from knnlm.components.knn import KNN
-from knnlm.components.saving import load_component, save_component, take_apart
+from knnlm.components.saving import load_component
 from knnlm.datastore import Entries
 from knnlm.errors import DamagedError, KnnlmError, UsageError, unknown
 from knnlm.files import checksum_file, read_json, write_json, write_lock
 from knnlm.progress import log
 from knnlm.search import Retrieval, check_index
 
-KNN_NAME = "knn"
+KNN_NAME = KNN.kind
 """The name of the kNN component, which every datastore has."""
 FOLDER, RECORD = "components", "component.json"
 FORMAT = 2
@@ -96,13 +96,13 @@ def publish_component(
     folder = component_folder(entries, name)
     with write_lock(entries.path, patience=10):
         draft = folder / "component.draft"
-        save_component(draft, component, {})
+        component.save(draft)
         checksum = checksum_file(draft)
         file = folder / f"{checksum}.safetensors"
         draft.replace(file)  # the same component may be there already
         record = {
             "format": FORMAT,
-            "kind": take_apart(component).kind,
+            "kind": component.kind,
             "keys": list(component.keys),
             "multiplications": component.multiplications,
             **about,

@@ -9,7 +9,6 @@ An interrupted demo resumes, and a finished one only shows itself again."""
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from knnlm.api import component_spec
 from knnlm.components import KNN_NAME
 from knnlm.defaults import COMPONENT_KIND
 from knnlm.evaluation import Evaluation, choose_settings, evaluate, save_settings
@@ -31,7 +30,7 @@ from knnlm.report.demo import document
 from knnlm.report.html import render
 from knnlm.report.results import DemoResults
 from knnlm.similarity import METRICS
-from knnlm.training import DistillRequest, distill
+from knnlm.training import DistillRequest, component_spec, distill
 
 MODEL, REPORT = "model", "report.html"
 

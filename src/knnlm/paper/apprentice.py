@@ -29,13 +29,12 @@ from knnlm.training.clustering import POINTS, ROUNDS, cluster
 from knnlm.training.fit import FitResult
 from knnlm.training.initial import (
     NOISE,
-    ComponentSpec,
-    Kind,
     LearnableModule,
     embeddings_by_weight,
     initial_clusters,
     initial_module,
 )
+from knnlm.training.kinds import ComponentSpec, Kind
 from knnlm.training.learn import BATCH, DEFAULT_FIT
 from knnlm.training.loop import Diverged
 from knnlm.training.objectives import InterpolatedLoss, Objective, SoftTargetLoss

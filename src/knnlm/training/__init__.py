@@ -7,7 +7,8 @@ language_model    a base LM from scratch
 token_batches     which tokens an update sees
 fit               a module fitted to entries
 entry_batches     which entries an update sees
-initial           what is learned and how it starts
+kinds             what can be learned, as data
+initial           how each kind starts
 objectives        the losses
 learn             a component learned from entries
 clustering        a datastore as clusters
@@ -23,10 +24,11 @@ from knnlm.training.distillation import distill as distill
 from knnlm.training.distillation import load_distilled as load_distilled
 from knnlm.training.fit import FitResult as FitResult
 from knnlm.training.fit import FitSettings as FitSettings
-from knnlm.training.initial import ComponentSpec as ComponentSpec
-from knnlm.training.initial import checked_kind as checked_kind
 from knnlm.training.initial import initial_clusters as initial_clusters
 from knnlm.training.initial import initial_module as initial_module
+from knnlm.training.kinds import KINDS as KINDS
+from knnlm.training.kinds import ComponentSpec as ComponentSpec
+from knnlm.training.kinds import component_spec as component_spec
 from knnlm.training.language_model import CHECKPOINTS as CHECKPOINTS
 from knnlm.training.language_model import RECORD as RECORD
 from knnlm.training.language_model import Teacher as Teacher

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from knnlm.components import Clusters, load_component, save_component, token_shares
+from knnlm.components import Clusters, load_component, token_shares
 from knnlm.datastore import Column, Entries
 from knnlm.errors import DamagedError, UsageError
 from knnlm.progress import ProgressBar, log
@@ -76,7 +76,7 @@ def cluster(
     shares = token_shares(cluster_of, store.targets, len(used), store.vocab_size)
     centroids = torch.from_numpy(means[used])
     clusters = Clusters((key,), centroids, torch.zeros(len(used)), *shares, metric, 1.0)
-    save_component(file, clusters, about)
+    clusters.save(file, about)
     rounds.unlink(missing_ok=True)
     return clusters
 

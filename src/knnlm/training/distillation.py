@@ -43,7 +43,8 @@ from knnlm.models import LanguageModel
 from knnlm.progress import log
 from knnlm.training.clustering import cluster
 from knnlm.training.fit import FitSettings
-from knnlm.training.initial import ComponentSpec, initial_clusters, initial_module
+from knnlm.training.initial import initial_clusters, initial_module
+from knnlm.training.kinds import KINDS, ComponentSpec
 from knnlm.training.learn import learn
 from knnlm.training.objectives import Objective, SoftTargetLoss
 from knnlm.training.soft_targets import soft_targets
@@ -123,7 +124,7 @@ class DistillRequest:
         spec, words = self.spec, ["knnlm", "distill", str(store), "--name", self.name]
         words += ["--kind", spec.kind, "--size", str(spec.size)]
         words += [] if self._default_key else ["--key", spec.keys[0]]
-        words += ["--metric", spec.metric] if spec.kind in ("head", "clusters") else []
+        words += ["--metric", spec.metric] if len(KINDS[spec.kind].metrics) > 1 else []
         words += ["--soft-targets", repr(self.soft_targets)] if self.soft_targets else []
         if self.fit is not None:
             words += ["--epochs", str(self.fit.epochs), "--lr", repr(self.fit.lr)]
@@ -132,7 +133,7 @@ class DistillRequest:
     @property
     def _default_key(self) -> bool:
         """Whether no key was asked for: a key that is asked for is the teacher's too."""
-        if self.spec.kind == "mlp":
+        if KINDS[self.spec.kind].reads_every_key:
             return True
         retrieval = None if self.teacher is None else self.teacher.retrieval
         return retrieval is not None and retrieval.key != self.spec.keys[0]

@@ -1,4 +1,4 @@
-"""What can be learned from a datastore's entries, as data, and how each kind starts.
+"""How each kind of component starts (kinds.py lists them).
 
 | kind                   | component                                            | starts as                                     |
 |------------------------|------------------------------------------------------|-----------------------------------------------|
@@ -12,60 +12,21 @@ Each is a torch module whose `component()` is the component as it is so far.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Literal, assert_never
+from dataclasses import replace
+from typing import assert_never
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from knnlm.components import MLP, Clusters, Head, LearnedComponent, MixtureOfSoftmaxes
-from knnlm.errors import UsageError, unknown
+from knnlm.errors import UsageError
 from knnlm.similarity import Metric
+from knnlm.training.kinds import ComponentSpec
 
-Kind = Literal["head", "mixture-of-softmaxes", "mlp", "clusters"]
-_LARGEST: dict[Kind, int] = {
-    "head": 64,
-    "mixture-of-softmaxes": 16,
-    "mlp": 1 << 16,
-    "clusters": 1 << 24,
-}
 NOISE = 0.3
 """Of the spread of W_sm: copies that start almost equal stay so for all of training and add
 nothing."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ComponentSpec:
-    """Which component to learn.
-
-    `size` is n of a head, R of a mixture of softmaxes, the inner width of an MLP, or the number of
-    clusters.
-    """
-
-    kind: Kind = "head"
-    keys: tuple[str, ...] = ("att",)
-    size: int = 1
-    metric: Metric = "ip"
-    own_embedding: bool = True
-    """Whether a mixture of softmaxes or an MLP may change its copy of W_sm."""
-
-    def __post_init__(self) -> None:
-        largest = _LARGEST[checked_kind(self.kind)]
-        if not 1 <= self.size <= largest:
-            raise UsageError(
-                f"size {self.size} of {self.kind} is out of range: choose 1 to {largest}"
-            )
-        if self.kind != "mlp" and len(self.keys) != 1:
-            raise UsageError(f"a {self.kind} component reads one hidden state: choose att or ffn")
-
-
-def checked_kind(kind: str) -> Kind:
-    """`kind` as a kind of component, or a UsageError that lists them."""
-    for known in _LARGEST:
-        if kind == known:
-            return known
-    raise unknown("kind of component", kind, _LARGEST)
 
 
 class LearnableModule(torch.nn.Module, ABC):
@@ -90,16 +51,20 @@ def initial_module(
         counts: Embeddings of each vocabulary entry, where they are not all `spec.size`.
         seed: Of the noise.
     """
-    if spec.kind == "clusters":
-        raise ValueError("clusters start from a datastore: use initial_clusters")
     generator = torch.Generator().manual_seed(seed)
     w_sm = w_sm.detach().float().cpu()
-    if spec.kind == "head":
-        rows = np.full(len(w_sm), spec.size) if counts is None else counts
-        return _Head(spec, w_sm, torch.from_numpy(np.asarray(rows, np.int64)), generator)
-    if spec.kind == "mixture-of-softmaxes":
-        return _MixtureOfSoftmaxes(spec, w_sm, generator)
-    return _MLP(spec, w_sm, generator)
+    match spec.kind:
+        case "head":
+            rows = np.full(len(w_sm), spec.size) if counts is None else counts
+            return _Head(spec, w_sm, torch.from_numpy(np.asarray(rows, np.int64)), generator)
+        case "mixture-of-softmaxes":
+            return _MixtureOfSoftmaxes(spec, w_sm, generator)
+        case "mlp":
+            return _MLP(spec, w_sm, generator)
+        case "clusters":
+            raise ValueError("clusters start from a datastore: use initial_clusters")
+        case _:
+            assert_never(spec.kind)
 
 
 def initial_clusters(clusters: Clusters) -> LearnableModule:

@@ -13,16 +13,18 @@ import numpy as np
 
 from knnlm.components import LearnedComponent, QueryArrays
 from knnlm.datastore import Entries
-from knnlm.defaults import LEARNING_RATES
 from knnlm.evaluation import fit_lambda, mix
 from knnlm.files import fingerprint
 from knnlm.training.entry_batches import EntryBatches
 from knnlm.training.fit import FitResult, FitSettings, fit
 from knnlm.training.initial import NOISE, LearnableModule
+from knnlm.training.kinds import KINDS
 from knnlm.training.objectives import CrossEntropy, Objective
 
 BATCH = 256
-DEFAULT_FIT = FitSettings(lr=LEARNING_RATES["head"], epochs=3, validations_per_epoch=2, patience=3)
+DEFAULT_FIT = FitSettings(
+    lr=KINDS["head"].learning_rate, epochs=3, validations_per_epoch=2, patience=3
+)
 
 
 class Learned(NamedTuple):
