@@ -26,6 +26,12 @@ _LOCK_POLL_SECONDS = 0.05
 _NOT_FLUSHABLE = (errno.EACCES, errno.EPERM, errno.EISDIR, errno.EBADF, errno.EINVAL, errno.ENOTSUP)
 
 
+def short_path(path: Path) -> str:
+    """A path as seen from the working folder, if it is below that."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
 def canonical(value: Any) -> bytes:
     """Encode a JSON value so that equal values give equal bytes.
 

@@ -1,5 +1,6 @@
 """The objects as the README shows them, and each method against what it should give."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -195,3 +196,47 @@ def test_what_is_not_tuned_is_said_with_what_to_give(
         KNNLM(store, index="some", exact=True)
     with pytest.raises(UsageError, match="`k` belongs to a search: leave it out with `component`"):
         KNNLM(store, component="head", k=3)
+
+
+def test_hidden_states_of_a_text_are_those_of_an_entry(store: Datastore) -> None:
+    """The state that the datastore holds for a token is found again from the text before it."""
+    lm = store.model
+    entry = 9  # of the first document, whose tokens all fit one window
+    before = [store.entries.documents[0].first_token, *store.entries.context(entry, 99).tolist()]
+    text = lm.tokenizer.decode(before[1:])
+    states = store.hidden_states(text, key="ffn")
+    stored = store.entries.key("ffn").read(entry, entry + 1)
+    np.testing.assert_allclose(states[-1], stored[0], atol=2e-2)
+    assert store.search(states[-1:], k=1, key="ffn").ids[0, 0] == entry
+    assert states.dtype == stored.dtype
+    with pytest.raises(UsageError, match="tokens but the model reads at most 24: shorten it"):
+        store.hidden_states("the cat sat on a mat " * 20)
+
+
+def test_an_open_datastore_does_not_depend_on_the_working_folder(
+    tuned_store: Path,
+    texts: dict[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shutil.copytree(tuned_store, tmp_path / "store")
+    monkeypatch.chdir(tmp_path)
+    store = Datastore.open("store")
+    assert repr(store).startswith("Datastore('store', ")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    store.build_index(factory="Flat")
+    assert KNNLM(store).evaluate(texts["test"]).tokens > 0
+    assert store.verify().indexes == store.indexes == Datastore.open("../store").indexes
+    assert "cache" in str(store.info())
+    assert store.info().cache_bytes > 0
+
+
+def test_a_handful_of_tokens_does_not_replace_settings(
+    store: Datastore, texts: dict[str, Path], tmp_path: Path
+) -> None:
+    (tmp_path / "few.txt").write_text("the cat sat")
+    before = KNNLM(store).settings
+    with pytest.raises(UsageError, match="has only .* tokens, on which nothing can be tuned: give"):
+        KNNLM(store).tune(tmp_path / "few.txt")
+    assert KNNLM(store).settings == before

@@ -47,6 +47,7 @@ PARAMETERS = {
     "Datastore.build_index": "* key metric factory nprobe recall_floor",
     "Datastore.combine": "components text * name",
     "Datastore.distill": "text * name kind key size metric soft_targets lr epochs seed",
+    "Datastore.hidden_states": "text * key",
     "Datastore.info": "",
     "Datastore.open": "path * model device",
     "Datastore.queries": "text split",

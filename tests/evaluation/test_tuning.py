@@ -11,7 +11,7 @@ from knnlm.datastore.entries import Entries
 from knnlm.errors import UsageError
 from knnlm.evaluation.metrics import perplexity
 from knnlm.evaluation.mixing import fit_lambda, mix
-from knnlm.evaluation.tuning import tune, tune_best, warn_of_few
+from knnlm.evaluation.tuning import check_enough, tune, tune_best
 from knnlm.files import fingerprint
 from knnlm.progress import log
 from knnlm.search.retrieval import Retrieval
@@ -98,7 +98,7 @@ def test_a_handful_of_tokens_is_said(
 ) -> None:
     monkeypatch.setattr(log, "propagate", True)
     with caplog.at_level(logging.WARNING):
-        warn_of_few(1000)
+        check_enough(1000)
         assert not caplog.text
-        warn_of_few(999)
+        check_enough(999)
     assert "fitted on only 999 tokens" in caplog.text

@@ -166,3 +166,13 @@ def test_one_endless_line_is_cut_too(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(local_files, "PIECE_CHARACTERS", 50)
     (tmp_path / "line.txt").write_text("x" * 175)
     assert [len(d.text) for d in read(tmp_path / "line.txt")] == [50, 50, 50, 25]
+
+
+def test_a_file_that_is_named_twice_is_read_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text(name)
+    files = find_files([tmp_path / "b.txt", tmp_path, tmp_path / ".." / tmp_path.name], "train")
+    assert [path.name for path in files.paths] == ["b.txt", "a.txt"]
+    assert "note: 3 files are named twice and read once" in caplog.text

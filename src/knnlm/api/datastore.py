@@ -11,13 +11,15 @@ from numpy.typing import NDArray
 
 from knnlm import defaults
 from knnlm.api.choices import index_of, model_of
-from knnlm.api.evaluation_texts import last_validation_text, read_queries
+from knnlm.api.evaluation_texts import last_validation_text, read_queries, read_states
 from knnlm.api.inventory import DatastoreInfo, VerifyResult, inventory, verify_all
+from knnlm.argument_types import check_types
 from knnlm.components import list_components
 from knnlm.datastore import Entries, build_entries, open_entries
 from knnlm.defaults import COMPONENT_KIND
 from knnlm.errors import UsageError
-from knnlm.evaluation import choose_settings, warn_of_few
+from knnlm.evaluation import check_enough, choose_settings
+from knnlm.files import short_path
 from knnlm.models import LanguageModel, load_model
 from knnlm.search import Index, Neighbors, Retrieval, build_index, list_indexes, open_search
 from knnlm.similarity import checked_metric
@@ -50,13 +52,14 @@ class Datastore:
         self._model, self._device = model, device
 
     @classmethod
+    @check_types
     def build(
         cls,
         model: str | Path | LanguageModel,
         text: Text,
         path: str | Path,
         *,
-        keys: Sequence[str] | None = None,
+        keys: str | Sequence[str] | None = None,
         att_module: str | None = None,
         window: int | None = None,
         stride: int | None = None,
@@ -104,6 +107,7 @@ class Datastore:
         return cls(entries, model, device)
 
     @classmethod
+    @check_types
     def open(
         cls,
         path: str | Path,
@@ -126,7 +130,7 @@ class Datastore:
 
     def __repr__(self) -> str:
         keys = ", ".join(self.keys)
-        return f"Datastore({str(self.path)!r}, {len(self):,} entries, keys {keys})"
+        return f"Datastore({short_path(self.path)!r}, {len(self):,} entries, keys {keys})"
 
     @property
     def path(self) -> Path:
@@ -153,6 +157,7 @@ class Datastore:
         """The model that it was built with, opened when it is first needed."""
         return model_of(self.entries, self._model, self._device)
 
+    @check_types
     def build_index(
         self,
         *,
@@ -183,6 +188,7 @@ class Datastore:
             recall_floor=recall_floor,
         )
 
+    @check_types
     def search(
         self,
         queries: NDArray[Any],
@@ -214,7 +220,7 @@ class Datastore:
         key, chosen = key or self.keys[0], checked_metric(metric)
         asked = np.atleast_2d(np.asarray(queries))
         width = self.entries.key(key).type.width
-        if asked.ndim != 2 or asked.shape[1] != width:
+        if asked.ndim != 2 or asked.shape[1] != width or asked.dtype.kind not in "fiu":
             raise UsageError(
                 f"queries of shape {np.shape(queries)} do not fit {key} states of width {width}: "
                 f"give an array of shape (queries, {width})"
@@ -227,6 +233,30 @@ class Datastore:
         retrieval = Retrieval(key=key, metric=chosen, index=name, score="index", k=k)
         return open_search(self.entries, retrieval)(asked)
 
+    @check_types
+    def hidden_states(self, text: str, *, key: str | None = None) -> NDArray[Any]:
+        """The hidden states of a short text, to search with.
+
+        Args:
+            text: A text that the model can read at once.
+            key: Which hidden state; the datastore's first by default.
+
+        Returns:
+            States (tokens, D), rounded as the datastore's are. Each follows a token of the text,
+            the first follows bos where the model has one, and the last predicts what comes next.
+
+        Raises:
+            UsageError: The text is longer than the model can read, or there is no such key.
+
+        Example:
+            >>> states = store.hidden_states("The with statement")       # doctest: +SKIP
+            >>> store.search(states[-1:], k=5).ids                       # doctest: +SKIP
+        """
+        key = key or self.keys[0]
+        self.entries.key(key)
+        return read_states(self.entries, self.model, text, key)
+
+    @check_types
     def queries(self, text: Text, split: Split = "test") -> Entries:
         """What the model reads in an evaluation text, kept in the datastore's cache.
 
@@ -235,6 +265,7 @@ class Datastore:
         """
         return read_queries(self.entries, open_text(text, split), self.model)
 
+    @check_types
     def distill(
         self,
         text: Text | None = None,
@@ -295,6 +326,7 @@ class Datastore:
         )
         return distill_component(self.entries, self._validation(text), self.model, request)
 
+    @check_types
     def combine(
         self, components: Sequence[str], text: Text | None = None, *, name: str = "mixture"
     ) -> Distilled:
@@ -305,8 +337,6 @@ class Datastore:
             text: The validation text; the one that the datastore was tuned on by default.
             name: What to call the mixture.
         """
-        if isinstance(components, str):
-            raise UsageError("`components` is one text: give a list of names")
         return combine_components(self.entries, self._validation(text), components, name=name)
 
     def info(self) -> DatastoreInfo:
@@ -325,5 +355,5 @@ class Datastore:
         if text is None:
             return last_validation_text(self.entries)
         queries = self.queries(text, "valid")
-        warn_of_few(queries.count)
+        check_enough(queries.count)
         return queries

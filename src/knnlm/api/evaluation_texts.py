@@ -3,13 +3,17 @@
 import shutil
 from typing import Any
 
+import torch
+from numpy.typing import NDArray
+
 from knnlm.datastore import MANIFEST, Entries, build_entries, open_entries
 from knnlm.errors import DamagedError, UsageError
 from knnlm.evaluation import choose_settings, load_settings
 from knnlm.files import fingerprint
+from knnlm.hidden_states import StateReader
 from knnlm.models import LanguageModel
 from knnlm.progress import log
-from knnlm.text import Source
+from knnlm.text import Source, encode_prompt
 
 CACHE = "cache/states"
 
@@ -40,6 +44,24 @@ def read_queries(entries: Entries, text: Source, lm: LanguageModel) -> Entries:
         shutil.rmtree(folder)
         queries = build_entries(lm, text, folder, **options)
     return queries
+
+
+def read_states(entries: Entries, lm: LanguageModel, text: str, key: str) -> NDArray[Any]:
+    """The hidden states of one key at every token of a short text, rounded as the datastore's.
+
+    Raises:
+        UsageError: If the text is longer than the model can read at once.
+    """
+    tokens = encode_prompt(lm.tokenizer, text)
+    if lm.positions is not None and len(tokens) > lm.positions:
+        raise UsageError(
+            f"the text has {len(tokens):,} tokens but the model reads at most {lm.positions:,}: "
+            "shorten it"
+        )
+    with StateReader(lm.model, [key], entries.meta["att_module"]) as reader, torch.inference_mode():
+        states = reader.read(torch.tensor([tokens], device=reader.device)).of(key)[0]
+    rounded: NDArray[Any] = states.to(getattr(torch, entries.dtype)).cpu().numpy()
+    return rounded
 
 
 def last_validation_text(entries: Entries) -> Entries:

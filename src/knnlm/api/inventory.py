@@ -7,7 +7,7 @@ from typing import Any
 from knnlm.components import describe_component, list_components, verify_component
 from knnlm.datastore import ENTRIES_KIND, Entries, open_table, verify_table
 from knnlm.evaluation import TunedSettings, load_settings
-from knnlm.files import read_json
+from knnlm.files import read_json, short_path
 from knnlm.search import NEIGHBORS_KIND, list_indexes, open_index
 
 
@@ -21,6 +21,8 @@ class DatastoreInfo:
     documents: int
     parts: int
     bytes: int
+    cache_bytes: int
+    """What evaluation texts take: their hidden states and neighbors, searched again if deleted."""
     fingerprint: str
     model_source: str
     meta: dict[str, Any]
@@ -34,7 +36,15 @@ class DatastoreInfo:
         """All of it, as `knnlm info --json` prints it."""
         own = {
             name: getattr(self, name)
-            for name in ("entries", "words", "documents", "parts", "bytes", "fingerprint")
+            for name in (
+                "entries",
+                "words",
+                "documents",
+                "parts",
+                "bytes",
+                "cache_bytes",
+                "fingerprint",
+            )
         }
         return {
             "path": str(self.path),
@@ -48,7 +58,10 @@ class DatastoreInfo:
 
     def __str__(self) -> str:
         return "\n".join(
-            [f"{self.path}: {self._size}", *(f"  {name:<8} {fact}" for name, fact in self._facts())]
+            [
+                f"{short_path(self.path)}: {self._size}",
+                *(f"  {name:<8} {fact}" for name, fact in self._facts()),
+            ]
         )
 
     def _repr_html_(self) -> str:
@@ -86,6 +99,9 @@ class DatastoreInfo:
                 keys = " and ".join(record["keys"])
                 made = f"{record['kind']} on {keys}, made with '{record.get('command', '')}'"
             facts.append(("component", f"{name}: {made}"))
+        if self.cache_bytes:
+            cached = f"{self.cache_bytes / 1e6:,.1f} MB of evaluation texts and their neighbors"
+            facts.append(("cache", f"{cached}; {short_path(self.path / 'cache')} may be deleted"))
         return facts
 
 
@@ -105,7 +121,8 @@ class VerifyResult:
 
     def __str__(self) -> str:
         return (
-            f"{self.path}: {self.entries:,} entries, {_counted(self.indexes, 'index', 'es')} and "
+            f"{short_path(self.path)}: {self.entries:,} entries, "
+            f"{_counted(self.indexes, 'index', 'es')} and "
             f"{_counted(self.components, 'component', 's')} are whole ({self.bytes / 1e6:,.1f} MB)"
         )
 
@@ -126,6 +143,7 @@ def inventory(entries: Entries) -> DatastoreInfo:
         documents=manifest["summary"]["documents"],
         parts=len(manifest["parts"]),
         bytes=sum(sizes),
+        cache_bytes=sum(f.stat().st_size for f in entries.path.glob("cache/**/*") if f.is_file()),
         fingerprint=entries.fingerprint,
         model_source=entries.model_source,
         meta=entries.meta,

@@ -12,6 +12,7 @@ from knnlm.api.choices import retrieval_of, retrieval_wishes, settings_of
 from knnlm.api.datastore import Datastore
 from knnlm.api.explain import explain_tokens
 from knnlm.api.results import EvaluationResult, Explanation, Generation
+from knnlm.argument_types import check_types
 from knnlm.components import (
     KNN_NAME,
     Component,
@@ -23,11 +24,11 @@ from knnlm.datastore import Entries
 from knnlm.errors import UsageError
 from knnlm.evaluation import (
     TunedSettings,
+    check_enough,
     check_lambda,
     evaluate,
     save_settings,
     tune_best,
-    warn_of_few,
 )
 from knnlm.files import fingerprint
 from knnlm.huggingface import Generated, KNNLMForCausalLM, Sampling, generate
@@ -63,6 +64,7 @@ class KNNLM:
         >>> print(out.text, out.explain())                      # doctest: +SKIP
     """
 
+    @check_types
     def __init__(
         self,
         store: Datastore | str | Path,
@@ -79,10 +81,6 @@ class KNNLM:
         model: str | Path | LanguageModel | None = None,
         device: str | None = None,
     ) -> None:
-        if not isinstance(store, Datastore | str | Path):
-            raise UsageError(
-                f"`store` is {type(store).__name__}: give a Datastore or the path of its folder"
-            )
         opened = store if isinstance(store, Datastore) else Datastore.open(store)
         if model is not None or device is not None:
             opened = Datastore(opened.entries, model, device)
@@ -140,6 +138,7 @@ class KNNLM:
         """The model's tokenizer; texts begin with bos where it has one, as stored documents do."""
         return with_bos(self.store.model.tokenizer)
 
+    @check_types
     def tune(
         self,
         text: Text,
@@ -159,12 +158,13 @@ class KNNLM:
         """
         candidates = self._candidates(k)
         queries = self.store.queries(text, "valid")
+        check_enough(queries.count)
         tuned = tune_best(candidates, queries, name=self.component_name, taus=taus).settings
-        warn_of_few(tuned.tokens)
         save_settings(self.store.entries, tuned)
         log_result(f"tuned {tuned}; {tuned.validation}")
         return self._at(tuned)
 
+    @check_types
     def evaluate(self, text: Text, *, split: Split = "test") -> EvaluationResult:
         """Perplexities of a text with and without the component, with a 95 % interval.
 
@@ -177,6 +177,7 @@ class KNNLM:
             log.warning("note: λ and τ were tuned on this very text, which flatters the result")
         return EvaluationResult.of(evaluate(self.component, queries, settings), settings)
 
+    @check_types
     def generate(
         self,
         prompt: str,
@@ -195,8 +196,6 @@ class KNNLM:
             compare: Whether the base LM continues it too.
             stream: Called with the prompt, and then with pieces of text as they come.
         """
-        if not isinstance(prompt, str):
-            raise UsageError(f"`prompt` is {type(prompt).__name__}: give one text")
         sampling = sampling or Sampling()
         if max_new_tokens is not None:
             sampling = replace(sampling, max_new_tokens=max_new_tokens)
@@ -209,6 +208,7 @@ class KNNLM:
 
         return Generation(prompt, generated, self.settings, explainer)
 
+    @check_types
     def explain(self, text: str) -> Explanation:
         """What the model gives to each token of a text, and what was retrieved for it."""
         tokens = np.array(encode_prompt(self.tokenizer, text), np.int64)

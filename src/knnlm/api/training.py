@@ -2,12 +2,14 @@
 
 from pathlib import Path
 
+from knnlm.argument_types import check_types
 from knnlm.models import Preset, preset_named
 from knnlm.text import HeldOut, Source, Text, open_text
 from knnlm.training import TrainingResult
 from knnlm.training import train as train_model
 
 
+@check_types
 def train(
     text: Text,
     path: str | Path,

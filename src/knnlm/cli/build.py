@@ -1,11 +1,13 @@
 """knnlm build"""
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from knnlm.cli.options import Dataset, Device, Json, Texts, UseEmbedded, named_text, show
+from knnlm.files import short_path
 
 if TYPE_CHECKING:
     from knnlm.api import Datastore
@@ -87,7 +89,7 @@ def build(
 
 
 def _show(store: "Datastore", embedded: bool, json: bool) -> None:
-    entries = store.entries
+    entries, path = store.entries, shlex.quote(short_path(store.path))
     documents = entries.table.manifest["summary"]["documents"]
     fields = {
         "path": str(store.path),
@@ -100,9 +102,8 @@ def _show(store: "Datastore", embedded: bool, json: bool) -> None:
     }
     held_out = "--embedded" if embedded else "--text VALID"
     lines = [
-        f"{store.path}: {len(store):,} entries from {documents:,} documents "
+        f"{path}: {len(store):,} entries from {documents:,} documents "
         f"({entries.words:,} words), keys {', '.join(store.keys)}",
-        f"next: knnlm tune {store.path} {held_out}, or knnlm index {store.path} first to search "
-        "faster",
+        f"next: knnlm tune {path} {held_out}, or knnlm index {path} first to search faster",
     ]
     show(json, fields, lines)

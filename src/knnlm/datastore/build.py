@@ -44,7 +44,7 @@ def build_entries(
     text: Source,
     out: Path,
     *,
-    keys: Sequence[str] | None = None,
+    keys: str | Sequence[str] | None = None,
     att_module: str | None = None,
     window: int | None = None,
     stride: int | None = None,
@@ -83,6 +83,7 @@ def build_entries(
         >>> lm = load_model("gpt2")
         >>> entries = build_entries(lm, Files((Path("notes.txt"),)), Path("store"))
     """
+    out = out.absolute()
     window, stride = resolve_window(lm, window, stride)
     options = _Options(att_module, window, stride, logprobs, dtype, part_rows)
     _check_request(out, dtype)

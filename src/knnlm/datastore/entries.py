@@ -248,7 +248,8 @@ def open_entries(path: str | Path) -> Entries:
         KnnlmError: There are none, or their build has not finished.
         DamagedError: A file is missing or has another size; checksums are compared later.
     """
-    return Entries(open_table(Path(path), ENTRIES_KIND, _RESUME))
+    # absolute, so that an open datastore does not depend on the working folder
+    return Entries(open_table(Path(path).absolute(), ENTRIES_KIND, _RESUME))
 
 
 def evenly_spaced(count: int, most: int) -> NDArray[np.int64]:

@@ -33,7 +33,7 @@ from knnlm.evaluation.settings import save_settings as save_settings
 from knnlm.evaluation.tuning import TemperaturePoint as TemperaturePoint
 from knnlm.evaluation.tuning import TunedComponent as TunedComponent
 from knnlm.evaluation.tuning import best_temperature as best_temperature
+from knnlm.evaluation.tuning import check_enough as check_enough
 from knnlm.evaluation.tuning import temperature_sweep as temperature_sweep
 from knnlm.evaluation.tuning import tune as tune
 from knnlm.evaluation.tuning import tune_best as tune_best
-from knnlm.evaluation.tuning import warn_of_few as warn_of_few

@@ -26,7 +26,7 @@ from knnlm.evaluation.settings import TunedSettings
 from knnlm.files import fingerprint
 from knnlm.progress import log
 
-FEW_TOKENS = 1000
+LEAST_TOKENS, FEW_TOKENS = 50, 1000
 _COARSE = tuple(2.0**e for e in range(-8, 9, 2))
 _WIDEST = 2.0**24
 
@@ -88,8 +88,17 @@ def tune_best(
     return min(tuned, key=lambda each: each.settings.interp_ppl)
 
 
-def warn_of_few(tokens: int) -> None:
-    """Say that what is fitted on a handful of tokens fits nothing else."""
+def check_enough(tokens: int) -> None:
+    """Say that what is fitted on little text fits nothing else.
+
+    Raises:
+        UsageError: If it is a handful of tokens: settings of a longer text would be replaced.
+    """
+    if tokens < LEAST_TOKENS:
+        raise UsageError(
+            f"the validation text has only {tokens:,} tokens, on which nothing can be tuned: give "
+            f"at least {LEAST_TOKENS}"
+        )
     if tokens < FEW_TOKENS:
         log.warning(
             f"note: fitted on only {tokens:,} tokens, which says little of other text: give a "

@@ -6,11 +6,12 @@ The loop itself is transformers'; here are its options, the prompt's limits, and
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 import torch
 import transformers
 
+from knnlm.argument_types import check_type
 from knnlm.errors import UsageError
 from knnlm.huggingface.model import KNNLMForCausalLM
 from knnlm.progress import log
@@ -37,6 +38,8 @@ class Sampling:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        for name, hint in get_type_hints(Sampling).items():
+            check_type(name, getattr(self, name), hint)
         above_zero = "a number above 0"
         for name, right, choices in (
             ("max_new_tokens", self.max_new_tokens >= 1, "1 or more"),

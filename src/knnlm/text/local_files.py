@@ -8,6 +8,7 @@ from typing import Any, TextIO
 
 from knnlm.errors import KnnlmError, UsageError
 from knnlm.files import checksum_file
+from knnlm.progress import log
 from knnlm.text import wikitext
 from knnlm.text.documents import Document, Split
 
@@ -68,7 +69,10 @@ def find_files(paths: Sequence[str | Path], split: Split) -> Files:
             files.extend(_files_of_folder(path, split))
         else:
             raise UsageError(f"there is no file or folder {path}: check the path of the text")
-    return Files(tuple(files))
+    different = {file.resolve(): file for file in reversed(files)}  # the first name of each stays
+    if len(different) < len(files):
+        log.warning(f"note: {len(files) - len(different)} files are named twice and read once")
+    return Files(tuple(file for file in files if different.pop(file.resolve(), None)))
 
 
 def _files_of_folder(folder: Path, split: Split) -> list[Path]:

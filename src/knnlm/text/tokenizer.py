@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from knnlm.errors import KnnlmError, UsageError
+from knnlm.errors import UsageError
 from knnlm.files import canonical
 from knnlm.text.documents import Document, count_words, group_by_size
 
@@ -119,15 +119,9 @@ def encode_documents(tokenizer: Any, documents: Iterable[Document]) -> Iterator[
 
 
 def joined_tokens(tokenizer: Any, documents: Iterable[Document]) -> NDArray[np.int32]:
-    """Encode documents into one array of token ids, one document after the other, for training.
-
-    Raises:
-        KnnlmError: The documents hold no text.
-    """
+    """Encode documents into one array of token ids, one document after the other, for training."""
     parts = [document.tokens for document in encode_documents(tokenizer, documents)]
-    if not parts:
-        raise KnnlmError("the text is empty: give a file with text in it")
-    return np.concatenate(parts)
+    return np.concatenate([np.empty(0, np.int32), *parts])
 
 
 def encode_prompt(tokenizer: Any, text: str) -> list[int]:

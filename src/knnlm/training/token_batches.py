@@ -59,7 +59,7 @@ def validation_windows(tokens: NDArray[np.int32], context: int, limit: int) -> N
     if count < 1:
         raise KnnlmError(
             f"the validation text has {len(tokens):,} tokens, fewer than one window of {context}: "
-            "give more text or a preset with a shorter context"
+            "give more text, another text with `valid`, or a preset with a shorter context"
         )
     starts = context * np.arange(count)
     return tokens[starts[:, None] + np.arange(context + 1)].astype(np.int64)
