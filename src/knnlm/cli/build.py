@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from knnlm.cli.options import Dataset, Device, Json, Texts, UseEmbedded, named_text, show
+from knnlm.cli.groups import TextOptions
+from knnlm.cli.options import Device, Json, show
 from knnlm.files import short_path
 
 if TYPE_CHECKING:
@@ -49,9 +50,7 @@ Adapter = Annotated[
 def build(
     model: ModelName,
     path: StoreFolder,
-    text: Texts = None,
-    dataset: Dataset = None,
-    embedded: UseEmbedded = False,
+    text: TextOptions,
     keys: Keys = None,
     att_module: AttModule = None,
     window: Window = None,
@@ -73,7 +72,7 @@ def build(
 
     store = Datastore.build(
         model,
-        named_text(text, dataset, embedded),
+        text.named(),
         path,
         keys=keys,
         att_module=att_module,
@@ -85,10 +84,10 @@ def build(
         precision=precision,
         adapter=adapter,
     )
-    _show(store, embedded, json)
+    _show(store, text, json)
 
 
-def _show(store: "Datastore", embedded: bool, json: bool) -> None:
+def _show(store: "Datastore", text: TextOptions, json: bool) -> None:
     entries, path = store.entries, shlex.quote(short_path(store.path))
     documents = entries.table.manifest["summary"]["documents"]
     fields = {
@@ -100,10 +99,10 @@ def _show(store: "Datastore", embedded: bool, json: bool) -> None:
         "window": entries.meta["window"],
         "stride": entries.meta["stride"],
     }
-    held_out = "--embedded" if embedded else "--text VALID"
     lines = [
         f"{path}: {len(store):,} entries from {documents:,} documents "
         f"({entries.words:,} words), keys {', '.join(store.keys)}",
-        f"next: knnlm tune {path} {held_out}, or knnlm index {path} first to search faster",
+        f"next: knnlm tune {path} {text.flag_for('VALID')}, or knnlm index {path} first to search "
+        "faster",
     ]
     show(json, fields, lines)

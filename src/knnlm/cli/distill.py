@@ -4,17 +4,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from knnlm.cli.options import (
-    Dataset,
-    Device,
-    Json,
-    Model,
-    StorePath,
-    Texts,
-    UseEmbedded,
-    optional_text,
-    show,
-)
+from knnlm.cli.groups import TextOptions
+from knnlm.cli.options import Device, Json, Model, StorePath, show
 from knnlm.defaults import (
     CLUSTERS_PER_TOKEN,
     COMPONENT_KIND,
@@ -78,9 +69,7 @@ Mix = Annotated[
 
 def distill(
     store: StorePath,
-    text: Texts = None,
-    dataset: Dataset = None,
-    embedded: UseEmbedded = False,
+    text: TextOptions,
     model: Model = None,
     name: Name = None,
     kind: Kind = None,
@@ -112,7 +101,7 @@ def distill(
     from knnlm.api import Datastore
 
     opened = Datastore.open(store, model=model, device=device)
-    valid = optional_text(text, dataset, embedded)
+    valid = text.optional()
     if mix is not None:
         shape = {"kind": kind, "key": key, "size": size, "metric": metric}
         learning = {"soft_targets": soft_targets, "lr": lr, "epochs": epochs, "seed": seed}
@@ -132,7 +121,7 @@ def distill(
             seed=seed or 0,
         )
     own = valid is None and opened.entries.meta["text"].get("kind") == "embedded"
-    test = "--embedded" if embedded or own else "--text TEST"
+    test = "--embedded" if own else text.flag_for("TEST")
     lines = [*_lines(made, opened), f"next: knnlm eval {store} {test} --component {made.name}"]
     fields = made.settings.as_json()
     del fields["retrieval"]

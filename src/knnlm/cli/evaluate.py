@@ -1,49 +1,16 @@
 """knnlm eval"""
 
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from knnlm.cli.options import (
-    ComponentName,
-    Dataset,
-    Device,
-    Exact,
-    IndexName,
-    Json,
-    Key,
-    Metric,
-    Model,
-    ScoreName,
-    StorePath,
-    Texts,
-    UseEmbedded,
-    checked_score,
-    named_text,
-    show,
-)
+from knnlm.cli.groups import ModelOptions, SettingOptions, TextOptions
+from knnlm.cli.options import Json, StorePath, show
 
 
 def evaluate(
     store: StorePath,
-    text: Texts = None,
-    dataset: Dataset = None,
-    embedded: UseEmbedded = False,
-    model: Model = None,
-    component: ComponentName = None,
-    key: Key = None,
-    metric: Metric = None,
-    index: IndexName = None,
-    exact: Exact = False,
-    score: ScoreName = None,
-    k: Annotated[
-        int | None, typer.Option("--k", help="Neighbors, instead of the tuned number.")
-    ] = None,
-    lam: Annotated[
-        float | None, typer.Option("--lambda", help="λ instead of the tuned one.")
-    ] = None,
-    tau: Annotated[float | None, typer.Option("--tau", help="τ instead of the tuned one.")] = None,
-    device: Device = None,
+    text: TextOptions,
+    model: ModelOptions,
+    settings: SettingOptions,
     json: Json = False,
 ) -> None:
     """Report perplexities of a text with and without retrieval.
@@ -53,27 +20,12 @@ def evaluate(
 
     Example: knnlm eval store --embedded
     """
-    from knnlm.api import KNNLM
-
-    model_of_store = KNNLM(
-        store,
-        component=component or "knn",
-        key=key,
-        metric=metric,
-        index=index,
-        exact=exact,
-        score=checked_score(score),
-        k=k,
-        lam=lam,
-        tau=tau,
-        model=model,
-        device=device,
-    )
-    _ = model_of_store.settings  # what is not tuned is said before a text is read
-    result = model_of_store.evaluate(named_text(text, dataset, embedded))
+    knnlm = model.open(store, settings)
+    _ = knnlm.settings  # what is not tuned is said before a text is read
+    result = knnlm.evaluate(text.named())
     retrieval = result.settings.retrieval
     setting: dict[str, Any] = (
-        {"component": component, "keys": list(model_of_store.component.keys)}
+        {"component": model.component, "keys": list(knnlm.component.keys)}
         if retrieval is None
         else retrieval.as_json()
     )

@@ -1,23 +1,13 @@
 """knnlm generate"""
 
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from knnlm.cli.options import (
-    ComponentName,
-    Device,
-    Exact,
-    IndexName,
-    Json,
-    Key,
-    Metric,
-    Model,
-    StorePath,
-    show,
-)
+from knnlm.cli.groups import ModelOptions, SettingOptions
+from knnlm.cli.options import Json, StorePath, show
 from knnlm.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,57 +16,44 @@ if TYPE_CHECKING:
 Prompt = Annotated[
     str, typer.Argument(metavar="PROMPT", help="The text to continue; - reads it from stdin.")
 ]
-MaxNewTokens = Annotated[int, typer.Option("--max-new-tokens", help="How many tokens to add.")]
-Sample = Annotated[
-    bool, typer.Option("--sample", help="Draw tokens, instead of the most probable.")
-]
-Temperature = Annotated[
-    float | None, typer.Option("--temperature", help="Draw, at this temperature of P.")
-]
-TopP = Annotated[
-    float | None, typer.Option("--top-p", help="Draw from this share of the probability.")
-]
-TopK = Annotated[int | None, typer.Option("--top-k", help="Draw from this many tokens.")]
-Beams = Annotated[int, typer.Option("--beams", help="Beams of a beam search; 1 is none.")]
-RepetitionPenalty = Annotated[
-    float, typer.Option("--repetition-penalty", help="Above 1: fewer repeats.")
-]
-Seed = Annotated[int, typer.Option("--seed", help="Seed of the draws.")]
-Lambda = Annotated[float | None, typer.Option("--lambda", help="λ instead of the tuned one.")]
-Tau = Annotated[
-    float | None,
-    typer.Option("--tau", help="τ instead of the tuned one."),
-]
-K = Annotated[int | None, typer.Option("--k", help="Neighbors, instead of the tuned number.")]
 Compare = Annotated[
     bool, typer.Option("--compare", help="Show the base LM beside it, with the same seed.")
 ]
 Explain = Annotated[bool, typer.Option("--explain", help="Show what was retrieved for each token.")]
 
 
+@dataclass(frozen=True)
+class SamplingOptions:
+    """How tokens are chosen: the fields of `Sampling`."""
+
+    max_new_tokens: Annotated[
+        int, typer.Option("--max-new-tokens", help="How many tokens to add.")
+    ] = 64
+    sample: Annotated[
+        bool, typer.Option("--sample", help="Draw tokens, instead of the most probable.")
+    ] = False
+    temperature: Annotated[
+        float | None, typer.Option("--temperature", help="Draw, at this temperature of P.")
+    ] = None
+    top_p: Annotated[
+        float | None, typer.Option("--top-p", help="Draw from this share of the probability.")
+    ] = None
+    top_k: Annotated[int | None, typer.Option("--top-k", help="Draw from this many tokens.")] = None
+    beams: Annotated[int, typer.Option("--beams", help="Beams of a beam search; 1 is none.")] = 1
+    repetition_penalty: Annotated[
+        float, typer.Option("--repetition-penalty", help="Above 1: fewer repeats.")
+    ] = 1.0
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the draws.")] = 0
+
+
 def generate(
     store: StorePath,
     prompt: Prompt,
-    max_new_tokens: MaxNewTokens = 64,
-    sample: Sample = False,
-    temperature: Temperature = None,
-    top_p: TopP = None,
-    top_k: TopK = None,
-    beams: Beams = 1,
-    repetition_penalty: RepetitionPenalty = 1.0,
-    seed: Seed = 0,
-    lam: Lambda = None,
-    tau: Tau = None,
-    k: K = None,
+    sampling: SamplingOptions,
+    settings: SettingOptions,
+    model: ModelOptions,
     compare: Compare = False,
     explain: Explain = False,
-    model: Model = None,
-    component: ComponentName = None,
-    key: Key = None,
-    metric: Metric = None,
-    index: IndexName = None,
-    exact: Exact = False,
-    device: Device = None,
     json: Json = False,
 ) -> None:
     """Continue a text with the datastore's model and neighbors.
@@ -85,34 +62,12 @@ def generate(
 
     Example: knnlm generate store "The with statement" --compare
     """
-    from knnlm.api import KNNLM
     from knnlm.huggingface import Sampling
 
-    sampling = Sampling(
-        max_new_tokens=max_new_tokens,
-        sample=sample,
-        temperature=temperature,
-        top_p=top_p,
-        top_k=top_k,
-        beams=beams,
-        repetition_penalty=repetition_penalty,
-        seed=seed,
-    )
+    chosen = Sampling(**asdict(sampling))
     text = _read_stdin() if prompt == "-" else prompt
-    model_of_store = KNNLM(
-        store,
-        component=component or "knn",
-        key=key,
-        metric=metric,
-        index=index,
-        exact=exact,
-        k=k,
-        lam=lam,
-        tau=tau,
-        model=model,
-        device=device,
-    )
-    _continue(model_of_store, text, sampling, compare=compare, explain=explain, json=json)
+    knnlm = model.open(store, settings)
+    _continue(knnlm, text, chosen, compare=compare, explain=explain, json=json)
 
 
 def _continue(

@@ -5,12 +5,14 @@ from typing import Annotated
 import typer
 
 from knnlm import defaults
-from knnlm.cli.options import Json, Key, StorePath, show
+from knnlm.cli.options import Json, StorePath, show
 
 
 def index(
     store: StorePath,
-    key: Key = None,
+    key: Annotated[
+        str | None, typer.Option("--key", help="Which hidden state: att or ffn.")
+    ] = None,
     metric: Annotated[str, typer.Option("--metric", help="l2 or ip (inner product).")] = "l2",
     factory: Annotated[
         str | None, typer.Option("--factory", help="FAISS factory string; default by size.")

@@ -24,6 +24,7 @@ from knnlm.cli import (
     tune,
     verify,
 )
+from knnlm.cli.groups import by_option
 from knnlm.errors import KnnlmError
 from knnlm.progress import messages_on_stderr
 from knnlm.version import __version__
@@ -78,7 +79,7 @@ for verb in (
     reproduce.reproduce,
     verify.verify,
 ):
-    app.command(name="eval" if verb is evaluate.evaluate else None)(verb)
+    app.command(name="eval" if verb is evaluate.evaluate else None)(by_option(verb))
 
 
 def _version(wanted: bool) -> None:

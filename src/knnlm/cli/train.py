@@ -5,15 +5,14 @@ from typing import Annotated
 
 import typer
 
-from knnlm.cli.options import Dataset, Json, Texts, UseEmbedded, named_text, show
+from knnlm.cli.groups import TextOptions
+from knnlm.cli.options import Json, show
 
 
 def train(
     path: Annotated[Path, typer.Option("--out", help="Folder for the model.")],
     preset: Annotated[str, typer.Option("--preset", help="smoke, demo, laptop or paper.")],
-    text: Texts = None,
-    dataset: Dataset = None,
-    embedded: UseEmbedded = False,
+    text: TextOptions,
     valid: Annotated[
         list[Path] | None,
         typer.Option(
@@ -33,9 +32,7 @@ def train(
     """
     from knnlm import api
 
-    trained = api.train(
-        named_text(text, dataset, embedded), path, valid=valid or None, preset=preset, seed=seed
-    )
+    trained = api.train(text.named(), path, valid=valid or None, preset=preset, seed=seed)
     line = (
         f"{trained.path}: {trained.parameters:,} parameters, validation perplexity "
         f"{trained.valid_ppl:.2f} (step {trained.best_step:,} of {trained.steps:,}, "

@@ -6,25 +6,8 @@ from typing import Annotated
 import typer
 
 from knnlm import defaults
-from knnlm.cli.options import (
-    ComponentName,
-    Dataset,
-    Device,
-    Exact,
-    IndexName,
-    Json,
-    Key,
-    Metric,
-    Model,
-    ScoreName,
-    StorePath,
-    Texts,
-    UseEmbedded,
-    checked_score,
-    named_text,
-    numbers,
-    show,
-)
+from knnlm.cli.groups import ModelOptions, TextOptions
+from knnlm.cli.options import Json, StorePath, numbers, show
 from knnlm.errors import UsageError
 
 Ks = Annotated[
@@ -39,19 +22,10 @@ Taus = Annotated[
 
 def tune(
     store: StorePath,
-    text: Texts = None,
-    dataset: Dataset = None,
-    embedded: UseEmbedded = False,
-    model: Model = None,
-    component: ComponentName = None,
-    key: Key = None,
-    metric: Metric = None,
-    index: IndexName = None,
-    exact: Exact = False,
-    score: ScoreName = None,
+    text: TextOptions,
+    model: ModelOptions,
     k: Ks = None,
     taus: Taus = None,
-    device: Device = None,
     json: Json = False,
 ) -> None:
     """Find λ and τ on a validation text and keep them.
@@ -60,29 +34,14 @@ def tune(
 
     Example: knnlm tune store --embedded --exact
     """
-    from knnlm.api import KNNLM
-
-    ks = _whole_numbers(k)
-    knnlm = KNNLM(
-        store,
-        component=component or "knn",
-        key=key,
-        metric=metric,
-        index=index,
-        exact=exact,
-        score=checked_score(score),
-        model=model,
-        device=device,
-    )
-    named = named_text(text, dataset, embedded)
-    tuned = knnlm.tune(named, k=ks, taus=numbers(taus, "--taus")).settings
-    text_option = "--embedded" if embedded else "--text TEST"
-    search_option = " --exact" if exact else f" --index {index}" if index else ""
-    following = f"knnlm eval {shlex.quote(str(store))} {text_option}{search_option}"
-    if component:
-        following += f" --component {component}"
+    ks, grid = _whole_numbers(k), numbers(taus, "--taus")
+    knnlm = model.open(store)
+    tuned = knnlm.tune(text.named(), k=ks, taus=grid).settings
     fields = tuned.as_json()
     fields = {**(fields.pop("retrieval") or {}), **fields}
+    following = f"knnlm eval {shlex.quote(str(store))} {text.flag_for('TEST')}"
+    following += " --exact" if model.exact else f" --index {model.index}" if model.index else ""
+    following += f" --component {model.component}" if model.component else ""
     show(json, fields, [str(tuned), tuned.validation, f"next: {following}"])
 
 

@@ -1,0 +1,163 @@
+"""Options that belong together, declared once and taken by several verbs.
+
+A verb names a group as a parameter; `by_option` spells the group out for typer:
+
+    def evaluate(store: StorePath, text: TextOptions, model: ModelOptions, json: Json = False): …
+
+is `knnlm eval STORE --text … --dataset … --embedded --component … --json`.
+"""
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+import typer
+
+from knnlm.errors import UsageError, unknown
+
+if TYPE_CHECKING:
+    from knnlm.api import KNNLM
+    from knnlm.text import Text
+
+
+@dataclass(frozen=True)
+class TextOptions:
+    """How a text is named on the command line."""
+
+    text: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--text",
+            metavar="PATH",
+            help="File or folder of text (repeatable). A WikiText folder has splits.",
+        ),
+    ] = None
+    dataset: Annotated[
+        str | None,
+        typer.Option("--dataset", help="Hugging Face data set, NAME or NAME:CONFIG, streamed."),
+    ] = None
+    embedded: Annotated[
+        bool,
+        typer.Option(
+            "--embedded",
+            help="The built-in text: docstrings and language reference of this Python.",
+        ),
+    ] = False
+
+    def named(self) -> "Text":
+        """The text that --text, --dataset or --embedded names: exactly one of them."""
+        named = self.optional()
+        if named is None:
+            raise UsageError("name one text: --text PATH…, --dataset NAME or --embedded")
+        return named
+
+    def optional(self) -> "Text | None":
+        """The same, or None where none is named."""
+        from knnlm.text import HubDataset, PythonDocs
+
+        if sum([bool(self.text), self.dataset is not None, self.embedded]) > 1:
+            raise UsageError("name one text: --text PATH…, --dataset NAME or --embedded")
+        if self.embedded:
+            return PythonDocs()
+        if self.dataset is not None:
+            return HubDataset(self.dataset)
+        return self.text or None
+
+    def flag_for(self, text: str) -> str:
+        """The flag that names another split of the same text, or `text` if it has no splits."""
+        return "--embedded" if self.embedded else f"--text {text}"
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """Which component of a datastore is mixed with its model, and how it retrieves."""
+
+    component: Annotated[
+        str | None,
+        typer.Option(
+            "--component",
+            help="A component of the datastore instead of a search (see knnlm distill).",
+        ),
+    ] = None
+    key: Annotated[str | None, typer.Option("--key", help="Which hidden state: att or ffn.")] = None
+    metric: Annotated[str | None, typer.Option("--metric", help="l2 or ip (inner product).")] = None
+    index: Annotated[
+        str | None,
+        typer.Option("--index", help="Name of an index of the datastore (see knnlm info)."),
+    ] = None
+    exact: Annotated[bool, typer.Option("--exact", help="Search exactly, without an index.")] = (
+        False
+    )
+    score: Annotated[
+        str | None,
+        typer.Option("--score", help="index (the index's own scores) or exact (recomputed)."),
+    ] = None
+    model: Annotated[
+        str | None, typer.Option("--model", help="The datastore's model, if it has moved.")
+    ] = None
+    device: Annotated[
+        str | None,
+        typer.Option("--device", help="cpu, cuda, cuda:1 …; default cuda where there is one."),
+    ] = None
+
+    def open(self, store: Path, settings: "SettingOptions | None" = None) -> "KNNLM":
+        """The datastore's kNN-LM with these options."""
+        from knnlm.api import KNNLM
+
+        if self.score not in (None, "index", "exact"):
+            raise unknown("score", str(self.score), ("index", "exact"))
+        given: dict[str, Any] = dataclasses.asdict(self)
+        given |= {} if settings is None else dataclasses.asdict(settings)
+        return KNNLM(store, **{**given, "component": self.component or "knn"})
+
+
+@dataclass(frozen=True)
+class SettingOptions:
+    """Settings that are used instead of the tuned ones."""
+
+    k: Annotated[
+        int | None, typer.Option("--k", help="Neighbors, instead of the tuned number.")
+    ] = None
+    lam: Annotated[float | None, typer.Option("--lambda", help="λ instead of the tuned one.")] = (
+        None
+    )
+    tau: Annotated[float | None, typer.Option("--tau", help="τ instead of the tuned one.")] = None
+
+
+def by_option(verb: Callable[..., None]) -> Callable[..., None]:
+    """A verb as typer takes it: every field of a group is an option of its own."""
+    hints = get_type_hints(verb, include_extras=True)
+    groups: dict[str, Any] = {n: h for n, h in hints.items() if dataclasses.is_dataclass(h)}
+
+    @functools.wraps(verb)
+    def spelled_out(**given: Any) -> None:
+        for name, group in groups.items():
+            options = {field.name: given.pop(field.name) for field in dataclasses.fields(group)}
+            given[name] = group(**options)
+        verb(**given)
+
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(verb).parameters.items():
+        if name in groups:
+            of_group = get_type_hints(groups[name], include_extras=True)
+            parameters += [
+                inspect.Parameter(
+                    field.name,
+                    inspect.Parameter.KEYWORD_ONLY,
+                    default=field.default,
+                    annotation=of_group[field.name],
+                )
+                for field in dataclasses.fields(groups[name])
+            ]
+        else:
+            parameters.append(
+                parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[name])
+            )
+    described: Any = spelled_out
+    described.__signature__ = inspect.Signature(parameters)
+    described.__annotations__ = {p.name: p.annotation for p in parameters}
+    return spelled_out
