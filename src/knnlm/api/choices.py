@@ -1,8 +1,12 @@
-"""What a user leaves open, decided: the model, the index and the settings that a datastore has."""
+"""What a user leaves open, decided: the model, the index and the settings that a datastore has, how
+it is searched, and how a component is made from it."""
 
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from knnlm.components import KNN_NAME, component_record
 from knnlm.datastore import Entries
@@ -12,6 +16,7 @@ from knnlm.models import LanguageModel, load_model
 from knnlm.progress import log
 from knnlm.search import EXACT, Retrieval, Score, check_index, index_manifest, list_indexes
 from knnlm.similarity import checked_metric
+from knnlm.training import DEFAULT_FIT, KINDS, DistillRequest, component_spec
 
 
 def model_of(
@@ -55,6 +60,40 @@ def index_of(entries: Entries, key: str, metric: str) -> str | None:
         log.info(f"{entries.path} has no index of {key} and {metric}: searching exactly")
         return None
     return fitting[0]
+
+
+def query_states(entries: Entries, key: str, queries: NDArray[Any]) -> NDArray[Any]:
+    """Queries as an array (Q, D), after checking that they fit the stored hidden states.
+
+    Raises:
+        UsageError: They have another width, or are not numbers.
+        KnnlmError: The key is not stored.
+    """
+    asked = np.atleast_2d(np.asarray(queries))
+    width = entries.key(key).type.width
+    if asked.ndim != 2 or asked.shape[1] != width or asked.dtype.kind not in "fiu":
+        raise UsageError(
+            f"queries of shape {np.shape(queries)} do not fit {key} states of width {width}: "
+            f"give an array of shape (queries, {width})"
+        )
+    return asked
+
+
+def search_retrieval(
+    entries: Entries, key: str, metric: str, *, exact: bool | None, index: str | None, k: int
+) -> Retrieval:
+    """How a search of one key retrieves: exactly, unless `index` or `exact` says otherwise.
+
+    Raises:
+        UsageError: The metric is unknown, k is out of range, `index` and `exact` contradict each
+            other, or there are several indexes and none is named.
+    """
+    if index is not None and exact:
+        raise UsageError("`index` and `exact` exclude each other: give one of them")
+    chosen = checked_metric(metric)
+    if index is None and exact is False:
+        index = index_of(entries, key, chosen)
+    return Retrieval(key=key, metric=chosen, index=index, score="index", k=k)
 
 
 def retrieval_wishes(
@@ -139,6 +178,52 @@ def settings_of(
         entries.key(tuned.retrieval.key)
         check_index(entries, tuned.retrieval)
     return tuned
+
+
+def distill_request(
+    entries: Entries,
+    *,
+    name: str | None,
+    kind: str,
+    key: str | None,
+    size: int | None,
+    metric: str | None,
+    soft_targets: float,
+    lr: float | None,
+    epochs: int | None,
+    seed: int,
+) -> DistillRequest:
+    """How to make a component; what is None is the default of its kind.
+
+    Raises:
+        UsageError: A setting is unknown, out of range or not for this kind; or neighbors are to
+            teach and the datastore is not tuned.
+        KnnlmError: The datastore does not hold the hidden states that the kind reads.
+    """
+    spec = component_spec(entries, kind, key, size, metric)
+    if name is None:
+        name = kind if key is None else f"{kind}-{key}"
+    wanted = {} if key is None else {"key": key}
+    teacher = choose_settings(entries, **wanted) if soft_targets else None
+    if soft_targets and teacher is None and spec.kind != "clusters":
+        raise UsageError(
+            f"{entries.path} is not tuned, and neighbors teach at the tuned temperature: run "
+            "`KNNLM.tune` first"
+        )
+    if spec.kind == "clusters" and lr is not None and epochs is None:
+        raise UsageError(
+            "clusters are trained further only if `epochs` is given: give it too, or leave out `lr`"
+        )
+    fit = None
+    if spec.kind != "clusters" or epochs is not None:
+        fit = replace(
+            DEFAULT_FIT,
+            lr=KINDS[spec.kind].learning_rate if lr is None else lr,
+            epochs=DEFAULT_FIT.epochs if epochs is None else epochs,
+        )
+    return DistillRequest(
+        spec=spec, name=name, fit=fit, soft_targets=soft_targets, teacher=teacher, seed=seed
+    )
 
 
 def _not_tuned(entries: Entries, component: str, wishes: dict[str, Any]) -> KnnlmError:

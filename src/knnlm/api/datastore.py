@@ -1,30 +1,27 @@
 """`Datastore`: the hidden states of a text and the tokens that followed them, as one object."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from knnlm import defaults
-from knnlm.api.choices import index_of, model_of
+from knnlm.api.choices import distill_request, model_of, query_states, search_retrieval
 from knnlm.api.evaluation_texts import last_validation_text, read_queries, read_states
 from knnlm.api.inventory import DatastoreInfo, VerifyResult, inventory, verify_all
 from knnlm.argument_types import check_types
 from knnlm.components import list_components
 from knnlm.datastore import Entries, build_entries, open_entries
-from knnlm.defaults import COMPONENT_KIND
 from knnlm.errors import UsageError
-from knnlm.evaluation import check_enough, choose_settings
+from knnlm.evaluation import check_enough
 from knnlm.files import short_path
 from knnlm.models import LanguageModel, load_model
-from knnlm.search import Index, Neighbors, Retrieval, build_index, list_indexes, open_search
+from knnlm.search import Index, Neighbors, build_index, list_indexes, open_search
 from knnlm.similarity import checked_metric
 from knnlm.text import Split, Text, open_text
-from knnlm.training import DEFAULT_FIT, KINDS, Distilled, DistillRequest, component_spec
+from knnlm.training import Distilled
 from knnlm.training import combine as combine_components
 from knnlm.training import distill as distill_component
 
@@ -35,9 +32,8 @@ class Datastore:
     Make one with `Datastore.build`, open one with `Datastore.open`.
 
     Example:
-        >>> store = Datastore.build("gpt2", text="docs/", path="store")       # doctest: +SKIP
-        >>> store.build_index()                                               # doctest: +SKIP
-        >>> store.search(states, k=10).ids                                    # doctest: +SKIP
+        >>> store = Datastore.build("gpt2", text="docs/", path="store")    # doctest: +SKIP
+        >>> store.build_index()                                            # doctest: +SKIP
     """
 
     def __init__(
@@ -75,20 +71,27 @@ class Datastore:
 
         Args:
             model: A model folder, a hub name or a .gguf file; or an open model.
-            text: What to remember: a path or several, `HubDataset(…)` or `PythonDocs()`.
+            text: A path or several, `HubDataset(…)` or `PythonDocs()`.
             path: The folder of the datastore.
             keys: Which hidden states: "att", "ffn" or both (the default where att is known).
             att_module: Of an unknown architecture, the module whose input is att.
-            window: Tokens that are read at once.
-            stride: New tokens in each window; half of it by default.
+            window: Tokens that are read at once; by default all that the model can, at most 1024.
+            stride: New tokens in each window; half of the window by default.
             logprobs: Whether log p_LM is stored too.
             dtype: How hidden states are stored: "float16" or "float32".
             device: "cpu", "cuda", "cuda:1" …; CUDA by default where there is one.
             precision: How the model computes: "float32", "bfloat16", "float16" or "auto".
             adapter: A PEFT adapter of the model: folder or hub name.
 
+        Returns:
+            The finished datastore.
+
         Raises:
-            KnnlmError: If the model cannot be read, or the text is empty.
+            UsageError: A setting is unknown or out of range, or a path of the text does not exist.
+            KnnlmError: The model or text cannot be read, or the folder holds something else.
+
+        Example:
+            >>> store = Datastore.build("gpt2", "docs/", "store", keys="att")    # doctest: +SKIP
         """
         source = open_text(text, "train")
         if not isinstance(model, LanguageModel):
@@ -121,6 +124,16 @@ class Datastore:
             path: Its folder.
             model: Its model, if that has moved since the datastore was built.
             device: Where the model runs, once it is needed.
+
+        Returns:
+            The datastore; its model is opened when it is first needed.
+
+        Raises:
+            KnnlmError: There is no finished datastore in the folder.
+            DamagedError: A file is missing or has another size.
+
+        Example:
+            >>> store = Datastore.open("store", device="cpu")    # doctest: +SKIP
         """
         return cls(open_entries(path), model, device)
 
@@ -167,17 +180,24 @@ class Datastore:
         nprobe: int = defaults.NPROBE,
         recall_floor: float = defaults.RECALL_FLOOR,
     ) -> Index:
-        """Build a FAISS index of one key and print its recall against exact search.
+        """Build a FAISS index of one key and measure its recall against exact search.
 
         Args:
             key: Which hidden state; the datastore's first by default.
             metric: "l2" or "ip".
             factory: A FAISS factory string; chosen by size by default.
             nprobe: Inverted lists that a search visits.
-            recall_floor: An index below this recall is refused.
+            recall_floor: An index below this recall@1024 is refused.
+
+        Returns:
+            The index, open; its `manifest` holds the recall. One that was built before is opened.
 
         Raises:
-            KnnlmError: If FAISS cannot build it, or its recall is below the floor.
+            UsageError: A name is unknown, a number is out of range, or FAISS refuses the factory.
+            KnnlmError: FAISS cannot build the index, or its recall is below the floor.
+
+        Example:
+            >>> store.build_index(key="att", factory="IVF64,Flat")    # doctest: +SKIP
         """
         return build_index(
             self.entries,
@@ -204,34 +224,26 @@ class Datastore:
         Args:
             queries: Hidden states (Q, D).
             k: How many neighbors.
-            key: Which hidden state is compared; the datastore's first by default.
+            key: Which hidden state they are; the datastore's first by default.
             metric: "l2" or "ip".
-            exact: Whether every entry is compared, the default; False uses the index of that key
-                and metric.
-            index: The name of an index, if there are several.
+            exact: Whether every entry is compared (the default); False uses the index.
+            index: The name of an index, if there are several of that key and metric.
 
         Returns:
-            Neighbors with `.ids` and `.scores` (Q, k), nearest first; higher scores are nearer, and
-            a missing neighbor has id -1.
+            The neighbors (Q, k), nearest first; where there are fewer, the last are missing.
 
         Raises:
-            UsageError: If queries have another width, or the index is of another key or metric.
+            UsageError: The width of the queries, k or the index does not fit, or a name is unknown.
+            KnnlmError: The key is not stored, or the datastore has changed since it was indexed.
+            DamagedError: A file that is read is damaged.
+
+        Example:
+            >>> store.search(store.hidden_states("The with"), k=10).ids    # doctest: +SKIP
         """
-        key, chosen = key or self.keys[0], checked_metric(metric)
-        asked = np.atleast_2d(np.asarray(queries))
-        width = self.entries.key(key).type.width
-        if asked.ndim != 2 or asked.shape[1] != width or asked.dtype.kind not in "fiu":
-            raise UsageError(
-                f"queries of shape {np.shape(queries)} do not fit {key} states of width {width}: "
-                f"give an array of shape (queries, {width})"
-            )
-        if index is not None and exact:
-            raise UsageError("`index` and `exact` exclude each other: give one of them")
-        name = index
-        if index is None and exact is False:
-            name = index_of(self.entries, key, chosen)
-        retrieval = Retrieval(key=key, metric=chosen, index=name, score="index", k=k)
-        return open_search(self.entries, retrieval)(asked)
+        key = key or self.keys[0]
+        states = query_states(self.entries, key, queries)
+        retrieval = search_retrieval(self.entries, key, metric, exact=exact, index=index, k=k)
+        return open_search(self.entries, retrieval)(states)
 
     @check_types
     def hidden_states(self, text: str, *, key: str | None = None) -> NDArray[Any]:
@@ -246,7 +258,8 @@ class Datastore:
             the first follows bos where the model has one, and the last predicts what comes next.
 
         Raises:
-            UsageError: The text is longer than the model can read, or there is no such key.
+            UsageError: The text is longer than the model can read, or the key is unknown.
+            KnnlmError: The key is not stored, or the model cannot be opened.
 
         Example:
             >>> states = store.hidden_states("The with statement")       # doctest: +SKIP
@@ -260,8 +273,20 @@ class Datastore:
     def queries(self, text: Text, split: Split = "test") -> Entries:
         """What the model reads in an evaluation text, kept in the datastore's cache.
 
+        Args:
+            text: A text as for `build`; it must not be in the datastore.
+            split: Which part of a text that has splits: "train", "valid" or "test".
+
+        Returns:
+            The text's entries: hidden states, targets and log p_LM.
+
         Raises:
-            UsageError: If the text is in the datastore: every token would retrieve itself.
+            UsageError: The text does not exist, or is in the datastore and would retrieve itself.
+            KnnlmError: The model or the text cannot be read, or the text is empty.
+
+        Example:
+            >>> queries = store.queries("test.txt")                  # doctest: +SKIP
+            >>> store.search(queries.states(["att"])[:100], k=10)    # doctest: +SKIP
         """
         return read_queries(self.entries, open_text(text, split), self.model)
 
@@ -271,7 +296,7 @@ class Datastore:
         text: Text | None = None,
         *,
         name: str | None = None,
-        kind: str = COMPONENT_KIND,
+        kind: str = defaults.COMPONENT_KIND,
         key: str | None = None,
         size: int | None = None,
         metric: str | None = None,
@@ -283,45 +308,39 @@ class Datastore:
         """Make a small component from the entries, to be used instead of a search.
 
         Args:
-            text: The validation text that tunes it, and stops its training; the one that the
-                datastore was tuned on by default.
+            text: The validation text; the one that the datastore was tuned on by default.
             name: What to call it; its kind, and the key if one is given, by default.
             kind: "clusters", "head", "mixture-of-softmaxes" or "mlp".
             key: Which hidden state it reads; an MLP reads both.
             size: Clusters, embeddings per vocabulary entry, softmaxes, or the MLP's inner width.
-            metric: "l2" or "ip", of clusters and heads.
+            metric: "l2" or "ip", for clusters and heads.
             soft_targets: Share of the loss that the votes of neighbors in other documents have.
-            lr: Learning rate.
+            lr: Learning rate; by default the best measured for the kind.
             epochs: Passes over the entries, at most; clusters are trained only if it is given.
-            seed: Of the start and of the order of entries.
+            seed: Decides the first weights and the order of entries.
+
+        Returns:
+            The component with its tuned λ and τ; `KNNLM(store, component=name)` uses it.
+
+        Raises:
+            UsageError: A setting is unknown, out of range or not for this kind; or the datastore is
+                not tuned, and `text` is left out or `soft_targets` is given.
+            KnnlmError: The datastore lacks a hidden state that is read, or training diverges.
+
+        Example:
+            >>> store.distill("valid.txt", kind="head", key="att", name="head")    # doctest: +SKIP
+            >>> KNNLM(store, component="head").evaluate("test.txt")                # doctest: +SKIP
         """
-        spec = component_spec(self.entries, kind, key, size, metric)
-        if name is None:
-            name = kind if key is None else f"{kind}-{key}"
-        wanted = {} if key is None else {"key": key}
-        teacher = choose_settings(self.entries, **wanted) if soft_targets else None
-        if soft_targets and teacher is None and spec.kind != "clusters":
-            raise UsageError(
-                f"{self.path} is not tuned, and neighbors teach at the tuned temperature: run "
-                "`KNNLM.tune` first"
-            )
-        if spec.kind == "clusters" and lr is not None and epochs is None:
-            raise UsageError(
-                "clusters are trained further only if `epochs` is given: give it too, or leave out "
-                "`lr`"
-            )
-        fit = None
-        if spec.kind != "clusters" or epochs is not None:
-            rate = KINDS[spec.kind].learning_rate if lr is None else lr
-            fit = replace(DEFAULT_FIT, lr=rate, epochs=epochs or DEFAULT_FIT.epochs)
-            if epochs is not None:
-                fit = replace(fit, epochs=epochs)
-        request = DistillRequest(
-            spec=spec,
+        request = distill_request(
+            self.entries,
             name=name,
-            fit=fit,
+            kind=kind,
+            key=key,
+            size=size,
+            metric=metric,
             soft_targets=soft_targets,
-            teacher=teacher,
+            lr=lr,
+            epochs=epochs,
             seed=seed,
         )
         return distill_component(self.entries, self._validation(text), self.model, request)
@@ -336,18 +355,39 @@ class Datastore:
             components: Names of components of this datastore, or "knn" for its neighbors.
             text: The validation text; the one that the datastore was tuned on by default.
             name: What to call the mixture.
+
+        Returns:
+            The mixture with its tuned λ.
+
+        Raises:
+            UsageError: Fewer than two components are named, or a name is unknown or impossible.
+            KnnlmError: A component is not tuned.
+
+        Example:
+            >>> store.combine(["knn", "head"], name="both")    # doctest: +SKIP
         """
         return combine_components(self.entries, self._validation(text), components, name=name)
 
     def info(self) -> DatastoreInfo:
-        """What the datastore holds: entries, model, text, indexes, settings, components."""
+        """What the datastore holds: entries, model, text, indexes, settings, components.
+
+        Example:
+            >>> print(store.info())    # doctest: +SKIP
+        """
         return inventory(self.entries)
 
     def verify(self) -> VerifyResult:
         """Compare every byte of the datastore and of what is kept with it with its checksum.
 
+        Returns:
+            How many entries and bytes were compared, and which indexes and components.
+
         Raises:
-            DamagedError: If a file is damaged or missing.
+            DamagedError: A file is damaged or missing.
+            KnnlmError: An index or a component is of another state of the datastore or its model.
+
+        Example:
+            >>> print(store.verify())    # doctest: +SKIP
         """
         return verify_all(self.entries)
 

@@ -57,6 +57,10 @@ class KNNLM:
         model: The datastore's model, if it has moved.
         device: Where the model runs.
 
+    Raises:
+        UsageError: A setting is unknown, out of range, or contradicts another.
+        KnnlmError: There is no such datastore, index or hidden state.
+
     Example:
         >>> model = KNNLM("store").tune("valid.txt")            # doctest: +SKIP
         >>> print(model.evaluate("test.txt"))                   # doctest: +SKIP
@@ -154,7 +158,16 @@ class KNNLM:
             taus: A grid of τ instead of a search.
 
         Returns:
-            The model at the tuned settings.
+            A new model at the tuned settings.
+
+        Raises:
+            UsageError: The text is in the datastore or has fewer than 50 tokens, or `k` or `taus`
+                is out of range.
+            KnnlmError: The model or the text cannot be read.
+
+        Example:
+            >>> model = KNNLM("store").tune("valid.txt", k=[64, 1024])    # doctest: +SKIP
+            >>> model.settings.lam, model.settings.tau                    # doctest: +SKIP
         """
         candidates = self._candidates(k)
         queries = self.store.queries(text, "valid")
@@ -170,7 +183,19 @@ class KNNLM:
 
         Args:
             text: The text to report on; it must not be in the datastore.
-            split: Which part of a text that has splits.
+            split: Which part of a text that has splits: "train", "valid" or "test".
+
+        Returns:
+            Perplexities per token and per word, and the settings; `print` shows them.
+
+        Raises:
+            UsageError: The text does not exist, or is in the datastore.
+            KnnlmError: The datastore is not tuned and λ or τ is not given, or the model or the text
+                cannot be read.
+
+        Example:
+            >>> result = KNNLM("store").evaluate("test.txt")    # doctest: +SKIP
+            >>> result.base_ppl, result.interp_ppl              # doctest: +SKIP
         """
         settings, queries = self.settings, self.store.queries(text, split)
         if settings.text == fingerprint(queries.meta["text"]):
@@ -195,6 +220,18 @@ class KNNLM:
             sampling: How tokens are chosen; greedily by default.
             compare: Whether the base LM continues it too.
             stream: Called with the prompt, and then with pieces of text as they come.
+
+        Returns:
+            The new text and its tokens; `explain()` shows why each was chosen.
+
+        Raises:
+            UsageError: The prompt is longer than the model can read, or `max_new_tokens` is out of
+                range.
+            KnnlmError: The datastore is not tuned and λ or τ is not given, or the model cannot
+                generate with a datastore.
+
+        Example:
+            >>> KNNLM("store").generate("The with", max_new_tokens=20).text    # doctest: +SKIP
         """
         sampling = sampling or Sampling()
         if max_new_tokens is not None:
@@ -210,7 +247,22 @@ class KNNLM:
 
     @check_types
     def explain(self, text: str) -> Explanation:
-        """What the model gives to each token of a text, and what was retrieved for it."""
+        """What the model gives to each token of a text, and what was retrieved for it.
+
+        Args:
+            text: A text that the model can read at once.
+
+        Returns:
+            p_LM, the component's p, P and the strongest neighbors of every token but the first.
+
+        Raises:
+            UsageError: The text has fewer than two tokens, or more than the model can read.
+            KnnlmError: The datastore is not tuned and λ or τ is not given, or the model cannot
+                generate with a datastore.
+
+        Example:
+            >>> print(KNNLM("store").explain("The with statement"))    # doctest: +SKIP
+        """
         tokens = np.array(encode_prompt(self.tokenizer, text), np.int64)
         if len(tokens) < 2:
             raise UsageError("there is nothing to explain: give a text of two tokens or more")
@@ -218,7 +270,15 @@ class KNNLM:
         return Explanation(explained, self.settings)
 
     def to_transformers(self) -> KNNLMForCausalLM:
-        """The same model as a Hugging Face model whose logits are log P."""
+        """The same model as a Hugging Face model whose logits are log P.
+
+        Raises:
+            KnnlmError: The datastore is not tuned and λ or τ is not given, or the model cannot
+                generate with a datastore.
+
+        Example:
+            >>> KNNLM("store").to_transformers().save_pretrained("knnlm")    # doctest: +SKIP
+        """
         settings, opened = self.settings, self._transformers
         # as JSON, because a number that is not known (NaN) equals no other
         if opened is None or opened.config.settings != settings.as_json():

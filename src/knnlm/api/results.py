@@ -18,7 +18,15 @@ class EvaluationResult(Evaluation):
 
     @classmethod
     def of(cls, evaluation: Evaluation, settings: TunedSettings) -> "EvaluationResult":
-        """An evaluation with its settings; their unit of τ is the text's if nobody tuned."""
+        """An evaluation with its settings; their unit of τ is the text's if nobody tuned.
+
+        Args:
+            evaluation: The perplexities.
+            settings: What they were measured with.
+
+        Returns:
+            All fields of the evaluation, and the settings.
+        """
         units = math.nan if evaluation.tau_units is None else evaluation.tau_units
         return cls(**vars(evaluation), settings=replace(settings, tau_units=units))
 

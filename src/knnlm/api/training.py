@@ -26,7 +26,15 @@ def train(
         valid: The validation text. By default the text's own validation split; of a text without
             splits, the last 5 % of each document are held out.
         preset: Size and recipe: "smoke", "demo", "laptop" or "paper", or a `Preset`.
-        seed: Another seed is another model.
+        seed: Decides the first weights, the order of the text and dropout.
+
+    Returns:
+        The folder of the model, its size, and its perplexities; `load_model(path)` opens it.
+
+    Raises:
+        UsageError: The preset is unknown, the seed is out of range, or a text does not exist.
+        KnnlmError: A text cannot be read or is too short, the folder holds something else, or
+            training diverges.
 
     Example:
         >>> train(PythonDocs(), "model", preset="smoke")            # doctest: +SKIP

@@ -117,7 +117,13 @@ class Loader(Protocol):
 
 
 class Component(ABC):
-    """A predictor that can be mixed with a base LM. Immutable, and safe for concurrent calls."""
+    """A predictor that can be mixed with a base LM. Immutable, and safe for concurrent calls.
+
+    Example:
+        >>> component = KNNLM(store).component                                  # doctest: +SKIP
+        >>> states = store.hidden_states("The with", key=component.keys[0])     # doctest: +SKIP
+        >>> component.logprobs(torch.from_numpy(states).float())  # (B, V)      # doctest: +SKIP
+    """
 
     kind: ClassVar[str]
     """Its name in files and on the command line."""
@@ -140,25 +146,66 @@ class Component(ABC):
 
     @abstractmethod
     def logprobs(self, states: torch.Tensor) -> torch.Tensor:
-        """log p over the vocabulary (B, V) for hidden states (B, X), on their device."""
+        """log p over the vocabulary for some hidden states.
+
+        Args:
+            states: Hidden states (B, X): those of several keys side by side, in the order of
+                `keys`.
+
+        Returns:
+            log p (B, V), on the device of the states.
+
+        Raises:
+            KnnlmError: The component searches, and a state does not fit the datastore's type.
+        """
 
     @abstractmethod
     def target_scores(self, queries: Queries) -> TargetScores:
-        """log p of the targets of a text, at any τ."""
+        """log p of the targets of a text, at any τ.
+
+        Args:
+            queries: The text: hidden states and the tokens that they predict.
+
+        Returns:
+            An object that gives log p at any τ; what does not depend on τ is computed here, once.
+
+        Raises:
+            KnnlmError: The component searches, and its index is missing or outdated.
+        """
 
     @abstractmethod
     def at_temperature(self, tau: float) -> Self:
-        """The same component at another τ."""
+        """The same component at another τ.
+
+        Args:
+            tau: The retrieval temperature τ, above 0.
+
+        Returns:
+            A new component that shares its tensors and files with this one.
+
+        Raises:
+            UsageError: τ is out of range, or the component has none.
+        """
 
     @abstractmethod
     def saved_state(self) -> SavedState:
-        """What of it is written to a file; a component that retrieves leaves entries where they
-        are."""
+        """Its kind, tensors and other fields, for a file; entries stay in the datastore."""
 
     @classmethod
     @abstractmethod
     def from_saved_state(cls, state: SavedState, loader: Loader) -> Self:
-        """The component that `saved_state` took apart."""
+        """Make a component from what `saved_state` returned.
+
+        Args:
+            state: Its kind, tensors and other fields.
+            loader: Gives the datastore, and the parts of a mixture.
+
+        Returns:
+            The component as it was saved.
+
+        Raises:
+            KnnlmError: The component retrieves, and the loader has no datastore.
+        """
 
     def check_parts(self) -> None:
         """Raise an exception unless what it was made of fits together."""
@@ -170,29 +217,73 @@ class Component(ABC):
         Args:
             file: The file, in the safetensors format.
             about: A note as JSON that is kept with it.
+
+        Raises:
+            KnnlmError: The file cannot be written.
         """
         kind, tensors, fields = self.saved_state()
         save_tensors(file, tensors, {"kind": kind, "about": dict(about or {}), "fields": fields})
 
     def target_logprobs(self, queries: Queries) -> Logs:
-        """log p of the targets of a text at the component's own τ."""
+        """log p of the targets of a text at the component's own τ.
+
+        Args:
+            queries: The text: hidden states and the tokens that they predict.
+
+        Returns:
+            log p of each target; -inf where the component holds it impossible.
+
+        Raises:
+            KnnlmError: The component searches, and its index is missing or outdated.
+        """
         return self.target_scores(queries).logprobs(self.tau)
 
     def score_tokens(self, states: torch.Tensor, targets: torch.Tensor) -> "ScoredTokens":
-        """log p of one token for each hidden state, with what was retrieved for it."""
+        """log p of one token for each hidden state, with what was retrieved for it.
+
+        Args:
+            states: Hidden states (B, X), as `logprobs` takes them.
+            targets: The tokens (B,).
+
+        Returns:
+            log p (B,), and the neighbors if the component retrieves.
+
+        Raises:
+            KnnlmError: The component searches, and a state does not fit the datastore's type.
+        """
         logs = self.logprobs(states).gather(1, targets[:, None])[:, 0]
         return ScoredTokens(logs.double().cpu().numpy(), None)
 
     def prepare(self) -> None:
-        """Open what it needs, so that an error comes now and not in the middle of a text."""
+        """Open what it needs, so that an error comes now and not in the middle of a text.
+
+        Raises:
+            KnnlmError: The component searches, and its index is missing or outdated.
+            DamagedError: A file that is read is damaged.
+        """
         return
 
     def recall(self, queries: Queries) -> float | None:
-        """Share of the true neighbors that its search finds; None where nothing is retrieved."""
+        """recall@k of its search, measured on some tokens of a text.
+
+        Args:
+            queries: The text.
+
+        Returns:
+            The share of the neighbors of an exact search that it finds; None where nothing is
+            retrieved.
+        """
         return None
 
     def to(self, device: torch.device) -> Self:
-        """The same component with its tensors on `device`."""
+        """The same component with its tensors on a device.
+
+        Args:
+            device: The device.
+
+        Returns:
+            A new component, or this one if it has no tensors.
+        """
         return self
 
 

@@ -58,7 +58,14 @@ class Evaluation:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> "Evaluation":
-        """An evaluation from what `as_json` gave."""
+        """An evaluation from what `as_json` gave.
+
+        Args:
+            fields: All fields by their names in JSON.
+
+        Returns:
+            The evaluation; a perplexity that is null is infinite.
+        """
         names = {f.name: JSON_NAMES.get(f.name, f.name) for f in dataclasses.fields(cls)}
         given = {n: fields[in_json] for n, in_json in names.items() if in_json in fields}
         for name, value in given.items():

@@ -25,7 +25,15 @@ JSON_NAMES = {"lam": "lambda", "tau": "temperature", "tau_units": "temperature_u
 
 @dataclass(frozen=True, kw_only=True)
 class TunedSettings:
-    """λ and τ of one component, and what they gave on the validation text."""
+    """λ and τ of one component, and what they gave on the validation text.
+
+    Example:
+        >>> settings = TunedSettings(component="head", lam=0.25, tau=1.0)
+        >>> print(settings)
+        component head, λ 0.250, τ 1
+        >>> TunedSettings.from_json(settings.as_json()).lam
+        0.25
+    """
 
     component: str = KNN_NAME
     """ "knn", or the name of a component that is kept with the datastore."""
@@ -49,7 +57,14 @@ class TunedSettings:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> "TunedSettings":
-        """Settings from what `as_json` gave, also as format 1 spelled it."""
+        """Settings from what `as_json` gave, also as format 1 spelled it.
+
+        Args:
+            fields: All fields by their names in JSON.
+
+        Returns:
+            The settings; a number that is null is NaN.
+        """
         given = {"component": KNN_NAME, **fields}
         for name, in_json in JSON_NAMES.items():
             given[name] = given.pop(in_json, given.get(name))
@@ -75,7 +90,15 @@ class TunedSettings:
         )
 
     def describes(self, component: str, wanted: Mapping[str, Any]) -> bool:
-        """Whether these are settings of that component with every given field of a retrieval."""
+        """Whether these are settings of that component with every given field of a retrieval.
+
+        Args:
+            component: "knn", or the name of a component.
+            wanted: Fields of `Retrieval` and the values that they must have.
+
+        Returns:
+            True if all agree; False if fields are given and the component retrieves nothing.
+        """
         if self.component != component:
             return False
         if self.retrieval is None:

@@ -64,9 +64,16 @@ def run_demo(out: str | Path = "demo", scale: str = "demo") -> Demo:
             interrupted there resumes.
         scale: "demo" (minutes) or "smoke" (seconds).
 
+    Returns:
+        The results, the path of the page, and the numbers of each condition and of clusters.
+
     Raises:
         UsageError: The scale is not known.
         KnnlmError: The folder holds other things, or a demo of another scale.
+
+    Example:
+        >>> run_demo("demo", scale="smoke").report    # doctest: +SKIP
+        PosixPath('demo/report.html')
     """
     size, folder = embedded_scale(scale), Path(out)
     every, texts = conditions(size.k), open_texts("embedded", size.portions)

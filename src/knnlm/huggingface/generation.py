@@ -26,6 +26,25 @@ class Sampling:
     """How the next token is chosen.
 
     The most probable one, unless `sample`, a temperature, top-p or top-k asks for a draw.
+
+    Attributes:
+        max_new_tokens: How many tokens to add, at most.
+        sample: Whether tokens are drawn at random; from P itself, if nothing else is given.
+        temperature: Divides log P before a token is drawn; below 1, likely tokens gain.
+        top_p: Draw only from the most probable tokens whose probabilities sum to this.
+        top_k: Draw only from this many of the most probable tokens.
+        beams: Width of beam search; 1 is none.
+        repetition_penalty: Above 1, tokens that have occurred become less likely; 1 is none.
+        seed: Decides the draws.
+
+    Raises:
+        UsageError: A number is out of range.
+
+    Example:
+        >>> sampling = Sampling(temperature=0.8, top_p=0.95, seed=1)
+        >>> sampling.draws
+        True
+        >>> KNNLM("store").generate("The with", sampling=sampling)    # doctest: +SKIP
     """
 
     max_new_tokens: int = 64
@@ -65,6 +84,12 @@ class Sampling:
         """Options of transformers' generate() for at most `room` new tokens.
 
         P itself is drawn from: no top-k unless it is asked for.
+
+        Args:
+            room: How many new tokens fit behind the prompt.
+
+        Returns:
+            Keyword arguments of generate().
         """
         options: dict[str, Any] = {
             "max_new_tokens": min(self.max_new_tokens, room),

@@ -69,7 +69,13 @@ class _Parts:
 
 
 class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixin):  # type: ignore[misc]
-    """A base LM (`base`) mixed with a component. Not trainable. Safe for concurrent calls."""
+    """A base LM (`base`) mixed with a component. Not trainable. Safe for concurrent calls.
+
+    Example:
+        >>> KNNLM("store").to_transformers().save_pretrained("knnlm")      # doctest: +SKIP
+        >>> model = KNNLMForCausalLM.from_pretrained("knnlm")              # doctest: +SKIP
+        >>> model(input_ids=torch.tensor([[5, 17, 4]])).logits  # log P    # doctest: +SKIP
+    """
 
     config_class = KNNLMConfig
     main_input_name = "input_ids"
@@ -104,8 +110,12 @@ class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixi
             entries: The datastore.
             settings: Which component, its retrieval, λ and τ.
 
+        Returns:
+            The model, ready to generate; it shares the weights of `lm`.
+
         Raises:
-            KnnlmError: If model and datastore do not belong together, or the model keeps a state of
+            UsageError: λ or τ is out of range.
+            KnnlmError: Model and datastore do not belong together, or the model keeps a state of
                 its own that generation does not know.
         """
         entries.require_model(lm)
@@ -138,7 +148,17 @@ class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixi
         return self._ready().component
 
     def with_lambda(self, lam: float) -> "KNNLMForCausalLM":
-        """The same model at another λ, sharing everything; at 0 its logits are log p_LM."""
+        """The same model at another λ, sharing everything; at 0 its logits are log p_LM.
+
+        Args:
+            lam: The interpolation weight λ, 0 to 1.
+
+        Returns:
+            A new model; this one stays as it is.
+
+        Raises:
+            UsageError: λ is out of range.
+        """
         config = copy.deepcopy(self.config)
         config.settings["lambda"] = lam
         other = type(self)(config, self.base)
@@ -177,7 +197,26 @@ class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixi
         logits_to_keep: int | torch.Tensor = 0,
         **kwargs: Any,
     ) -> Any:
-        """log P at the positions to keep; the loss is that of the mixture."""
+        """log P at the positions to keep; the loss is that of the mixture.
+
+        Args:
+            input_ids: Tokens (B, T).
+            attention_mask: As the base LM takes it.
+            position_ids: As the base LM takes them.
+            past_key_values: The base LM's cache.
+            inputs_embeds: Token embeddings (B, T, D) instead of `input_ids`.
+            labels: Tokens (B, T) that give a loss; -100 does not count.
+            use_cache: Whether the base LM returns its cache.
+            logits_to_keep: How many of the last positions to keep, 0 for all; or which.
+            **kwargs: What else the base LM takes; the rest is left out.
+
+        Returns:
+            The base LM's output with log P as its logits, or a tuple if `return_dict` is False.
+
+        Raises:
+            UsageError: `labels` and `logits_to_keep` are given together.
+            KnnlmError: The datastore has changed since the model was saved, or its dtype has.
+        """
         as_tuple = kwargs.pop("return_dict", None) is False
         given = {
             "input_ids": input_ids,
@@ -215,7 +254,19 @@ class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixi
 
     @torch.inference_mode()
     def score_tokens(self, tokens: torch.Tensor, start: int = 1) -> TokenScores:
-        """What the model gives to each of tokens[start:] of a sequence (T,)."""
+        """What the model gives to each of tokens[start:] of a sequence (T,).
+
+        Args:
+            tokens: The sequence.
+            start: The first token to score; 1 or more, because the first is not predicted.
+
+        Returns:
+            log p of each token under the base LM, the component and the mixture, and its neighbors.
+
+        Raises:
+            UsageError: There is no token to score, or there are more than the model can read.
+            KnnlmError: The datastore has changed since the model was saved, or its dtype has.
+        """
         if not 1 <= start < len(tokens):
             raise UsageError(
                 f"cannot score {len(tokens)} tokens from {start} on: the first is not predicted"

@@ -33,6 +33,11 @@ class LanguageModel(NamedTuple):
         fingerprint: 128 bits of its configuration and weights (`model_fingerprint`).
         tokenizer_fingerprint: 128 bits of its tokenizer.
         adapter: The PEFT adapter that is merged into its weights, if any.
+
+    Example:
+        >>> lm = load_model("gpt2")                                    # doctest: +SKIP
+        >>> lm.tokenizer("The with statement").input_ids               # doctest: +SKIP
+        >>> store = Datastore.build(lm, text="docs/", path="store")    # doctest: +SKIP
     """
 
     model: Any
@@ -81,13 +86,16 @@ def load_model(
             type that they are stored in.
         adapter: A PEFT adapter to merge into the weights: a folder or a hub name.
 
+    Returns:
+        The model with its tokenizer and the fingerprints of both.
+
     Raises:
         UsageError: There is no such precision or device, or the model is a saved kNN-LM.
         KnnlmError: The model cannot be opened, or is not a causal LM with a fast tokenizer.
 
     Example:
-        >>> lm = load_model("gpt2")
-        >>> lm.vocab_size, lm.positions
+        >>> lm = load_model("gpt2")        # doctest: +SKIP
+        >>> lm.vocab_size, lm.positions    # doctest: +SKIP
         (50257, 1024)
     """
     if precision not in PRECISIONS:

@@ -35,6 +35,12 @@ class Preset:
         keep: Updates after which the model is kept as it is then, in checkpoints/<update>; each a
             multiple of `valid_every`.
         embeddings: Output embeddings per vocabulary entry, whose probabilities are summed.
+
+    Example:
+        >>> from dataclasses import replace
+        >>> from knnlm.models import DEMO
+        >>> longer = replace(DEMO, name="longer", steps=800)
+        >>> train("docs/", "model", preset=longer)    # doctest: +SKIP
     """
 
     name: str

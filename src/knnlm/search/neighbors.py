@@ -21,13 +21,25 @@ class Neighbors(NamedTuple):
     Attributes:
         ids: (Q, K) int64; entries of the datastore, or MISSING.
         scores: (Q, K) float32; higher is nearer, -inf for a missing neighbor.
+
+    Example:
+        >>> near = store.search(states, k=10)    # doctest: +SKIP
+        >>> near.ids[0], near.scores[0]          # doctest: +SKIP
+        >>> near.head(3).ids                     # doctest: +SKIP
     """
 
     ids: NDArray[np.int64]
     scores: NDArray[np.float32]
 
     def head(self, k: int) -> "Neighbors":
-        """The k nearest of each query."""
+        """The k nearest of each query.
+
+        Args:
+            k: How many to keep.
+
+        Returns:
+            Neighbors (Q, k); all of them where there are fewer than k.
+        """
         return Neighbors(self.ids[:, :k], self.scores[:, :k])
 
 

@@ -85,7 +85,17 @@ class Retrieval:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> "Retrieval":
-        """A retrieval from the fields of `as_json`, also as earlier versions spelled them."""
+        """A retrieval from the fields of `as_json`, also as earlier versions spelled them.
+
+        Args:
+            fields: key, metric, mask, score and k.
+
+        Returns:
+            The retrieval.
+
+        Raises:
+            UsageError: k is out of range, or the score is unknown.
+        """
         score = {"search": "index", "real": "exact"}.get(fields["score"], fields["score"])
         index = None if fields["mask"] == EXACT else fields["mask"]
         return cls(

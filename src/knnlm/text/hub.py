@@ -32,7 +32,14 @@ class HubDataset:
             raise UsageError(f"'{self.name}' names no data set: write NAME or NAME:CONFIG")
 
     def open(self, split: Split) -> "HubSplit":
-        """One split of the data set. Nothing is downloaded before its documents are read."""
+        """One split of the data set. Nothing is downloaded before its documents are read.
+
+        Args:
+            split: "train", "valid" or "test".
+
+        Returns:
+            The documents of the split, one for each row.
+        """
         name, _, config = self.name.partition(":")
         return HubSplit(name, config or None, split, self.column)
 

@@ -42,7 +42,14 @@ class PythonDocs:
     """
 
     def open(self, split: Split) -> "PythonDocsSplit":
-        """One split of the documentation."""
+        """One split of the documentation.
+
+        Args:
+            split: "train", "valid" or "test".
+
+        Returns:
+            The documents of the split, one for each module or topic.
+        """
         return PythonDocsSplit(split)
 
 

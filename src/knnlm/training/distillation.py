@@ -54,7 +54,13 @@ WORK = "learning"
 
 @dataclass(frozen=True)
 class Distilled:
-    """A component that is kept with a datastore: its name, its settings, and how it was made."""
+    """A component that is kept with a datastore: its name, its settings, and how it was made.
+
+    Example:
+        >>> distilled = store.distill("valid.txt", kind="clusters", size=512)    # doctest: +SKIP
+        >>> distilled.settings.lam, distilled.settings.interp_ppl                # doctest: +SKIP
+        >>> KNNLM(store, component=distilled.name).evaluate("test.txt")          # doctest: +SKIP
+    """
 
     name: str
     component: Component
