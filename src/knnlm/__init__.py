@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from knnlm.api import VerifyResult as VerifyResult
     from knnlm.api import train as train
     from knnlm.components import Component as Component
+    from knnlm.datastore import Entries as Entries
     from knnlm.evaluation import ExplainedToken as ExplainedToken
     from knnlm.evaluation import RetrievedNeighbor as RetrievedNeighbor
     from knnlm.evaluation import TunedSettings as TunedSettings
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from knnlm.models import LanguageModel as LanguageModel
     from knnlm.models import Preset as Preset
     from knnlm.models import load_model as load_model
+    from knnlm.search import Index as Index
     from knnlm.search import Neighbors as Neighbors
     from knnlm.search import Retrieval as Retrieval
     from knnlm.text import HubDataset as HubDataset
@@ -61,11 +63,12 @@ _MODULES = {
         "train",
     ),
     "knnlm.components": ("Component",),
+    "knnlm.datastore": ("Entries",),
     "knnlm.evaluation": ("ExplainedToken", "RetrievedNeighbor", "TunedSettings"),
     "knnlm.experiments.demo": ("run_demo",),
     "knnlm.huggingface": ("KNNLMForCausalLM", "Sampling"),
     "knnlm.models": ("LanguageModel", "Preset", "load_model"),
-    "knnlm.search": ("Neighbors", "Retrieval"),
+    "knnlm.search": ("Index", "Neighbors", "Retrieval"),
     "knnlm.text": ("HubDataset", "PythonDocs"),
     "knnlm.training.distillation": ("Distilled",),
     "knnlm.training.language_model": ("TrainingResult",),

@@ -7,7 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from knnlm import KNNLM, Datastore, Sampling, UsageError, train
+from knnlm import (
+    KNNLM,
+    Datastore,
+    HubDataset,
+    Sampling,
+    UsageError,
+    load_model,
+    run_demo,
+    train,
+)
 
 CALLS: dict[str, Callable[..., Any]] = {
     "Datastore.build": Datastore.build,
@@ -24,6 +33,9 @@ CALLS: dict[str, Callable[..., Any]] = {
     "KNNLM.explain": KNNLM.explain,
     "Sampling": Sampling,
     "train": train,
+    "load_model": load_model,
+    "run_demo": run_demo,
+    "HubDataset": HubDataset,
 }
 
 

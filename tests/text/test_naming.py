@@ -104,3 +104,8 @@ def test_errors_speak_of_the_text_and_of_no_flag(
     with pytest.raises(UsageError, match="check the path of the text") as refused:
         open_text(text, "train")
     assert "--" not in str(refused.value)
+
+
+def test_an_unknown_split_is_refused() -> None:
+    with pytest.raises(UsageError, match="unknown split 'vaild': did you mean 'valid'"):
+        open_text(PythonDocs(), "vaild")  # type: ignore[arg-type]

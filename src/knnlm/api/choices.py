@@ -90,6 +90,8 @@ def search_retrieval(
     """
     if index is not None and exact:
         raise UsageError("`index` and `exact` exclude each other: give one of them")
+    if index == EXACT:
+        index = None
     chosen = checked_metric(metric)
     if index is None and exact is False:
         index = index_of(entries, key, chosen)

@@ -112,6 +112,9 @@ class Entries:
         Args:
             name: "att" or "ffn".
 
+        Returns:
+            The column; `read`, `gather` and `blocks` give arrays (…, D).
+
         Raises:
             KnnlmError: They are not stored.
             UsageError: There is no such key.
@@ -165,6 +168,9 @@ class Entries:
         Args:
             entry: Number of the entry.
             before: How many tokens at most. The document's first token, often bos, is left out.
+
+        Returns:
+            Token ids, in the order of the text.
         """
         position = int(self.table.columns["position"].read(entry, entry + 1)[0])
         first = entry - min(before, position - 1)
@@ -172,7 +178,14 @@ class Entries:
         return tokens
 
     def document_of(self, entry: int) -> str:
-        """Name of the document that an entry's target is in."""
+        """Name of the document that an entry's target is in.
+
+        Args:
+            entry: Number of the entry.
+
+        Returns:
+            The name, as the text gave it.
+        """
         number = int(self.table.columns["document"].read(entry, entry + 1)[0])
         return self.documents[number].name
 
@@ -194,6 +207,9 @@ class Entries:
 
     def require_model(self, model: LanguageModel) -> None:
         """Refuse a model that did not make these entries.
+
+        Args:
+            model: An open model.
 
         Raises:
             KnnlmError: Its weights or its tokenizer differ.

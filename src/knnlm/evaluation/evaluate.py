@@ -56,8 +56,8 @@ class Evaluation:
         named = {JSON_NAMES.get(name, name): value for name, value in fields.items()}
         return finite({**named, "ratio": self.ratio})
 
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> "Evaluation":
+    @staticmethod
+    def from_json(fields: Mapping[str, Any]) -> "Evaluation":
         """An evaluation from what `as_json` gave.
 
         Args:
@@ -66,7 +66,7 @@ class Evaluation:
         Returns:
             The evaluation; a perplexity that is null is infinite.
         """
-        names = {f.name: JSON_NAMES.get(f.name, f.name) for f in dataclasses.fields(cls)}
+        names = {f.name: JSON_NAMES.get(f.name, f.name) for f in dataclasses.fields(Evaluation)}
         given = {n: fields[in_json] for n, in_json in names.items() if in_json in fields}
         for name, value in given.items():
             if value is None and name.endswith("_ppl"):
@@ -74,7 +74,7 @@ class Evaluation:
                 given[name] = math.nan if no_words else math.inf
         interval = given["ratio_ci95"]
         given["ratio_ci95"] = None if interval is None else tuple(interval)
-        return cls(**given)
+        return Evaluation(**given)
 
 
 def evaluate(component: Component, queries: Entries, settings: TunedSettings) -> Evaluation:

@@ -9,6 +9,7 @@ An interrupted demo resumes, and a finished one only shows itself again."""
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from knnlm.argument_types import check_types
 from knnlm.components import KNN_NAME
 from knnlm.defaults import COMPONENT_KIND
 from knnlm.evaluation import Evaluation, choose_settings, evaluate, save_settings
@@ -56,6 +57,7 @@ def conditions(k: int) -> list[KNNCondition]:
     ]
 
 
+@check_types
 def run_demo(out: str | Path = "demo", scale: str = "demo") -> Demo:
     """Train a small LM on the embedded text, add its nearest neighbors, and show what that changes.
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 import xxhash
 
+from knnlm.argument_types import check_types
 from knnlm.errors import KnnlmError, UsageError, first_line, unknown
 from knnlm.models.adapters import merge_adapter
 from knnlm.models.location import ModelLocation, locate_model
@@ -70,6 +71,7 @@ class LanguageModel(NamedTuple):
         }
 
 
+@check_types
 def load_model(
     source: str | Path,
     *,

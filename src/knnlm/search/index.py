@@ -70,6 +70,9 @@ class Index(NamedTuple):
             queries: (Q, D) hidden states.
             k: Neighbors of each query; where the visited lists hold fewer, some are missing.
 
+        Returns:
+            The neighbors (Q, k), nearest first.
+
         Raises:
             UsageError: k is out of range.
         """

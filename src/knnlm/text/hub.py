@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from knnlm.argument_types import check_type
 from knnlm.errors import KnnlmError, UsageError, first_line
 from knnlm.text.documents import Document, Split
 
@@ -28,6 +29,8 @@ class HubDataset:
     column: str = "text"
 
     def __post_init__(self) -> None:
+        check_type("name", self.name, str)
+        check_type("column", self.column, str)
         if not self.name.partition(":")[0]:
             raise UsageError(f"'{self.name}' names no data set: write NAME or NAME:CONFIG")
 

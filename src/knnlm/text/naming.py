@@ -8,8 +8,8 @@ does not say which split is meant; what is done with the text does. Building a d
 from collections.abc import Sequence
 from pathlib import Path
 
-from knnlm.errors import UsageError
-from knnlm.text.documents import Source, Split
+from knnlm.errors import UsageError, unknown
+from knnlm.text.documents import SPLITS, Source, Split
 from knnlm.text.hub import HubDataset
 from knnlm.text.local_files import find_files
 from knnlm.text.python_docs import PythonDocs
@@ -36,12 +36,14 @@ def open_text(text: Text, split: Split) -> Source:
         the documents are asked for.
 
     Raises:
-        UsageError: `text` is none of these, or a path does not exist.
+        UsageError: `text` is none of these, a path does not exist, or the split is unknown.
 
     Example:
         >>> from knnlm.text import PythonDocs, open_text
         >>> document = next(iter(open_text(PythonDocs(), "test")))
     """
+    if split not in SPLITS:
+        raise unknown("split", split, SPLITS)
     if isinstance(text, HubDataset | PythonDocs):
         return text.open(split)
     if text == "":
