@@ -1,18 +1,20 @@
 """Local files and folders become documents."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from knnlm.errors import KnnlmError, UsageError
-from knnlm.text import local_files
+from knnlm.text import formats
 from knnlm.text.documents import Document
 from knnlm.text.local_files import Files, find_files
 
 
 def read(*paths: Path) -> list[Document]:
-    return list(find_files(paths, "train"))
+    """The documents without their metadata."""
+    return [d._replace(meta=Document("", "").meta) for d in find_files(paths, "train")]
 
 
 def test_a_plain_file_is_one_document_that_bears_its_name(tmp_path: Path) -> None:
@@ -64,14 +66,15 @@ def test_several_paths_keep_the_order_given(tmp_path: Path) -> None:
 def test_a_huge_file_is_read_in_pieces_that_make_up_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: int
 ) -> None:
-    monkeypatch.setattr(local_files, "PIECE_CHARACTERS", 50)
+    monkeypatch.setattr(formats, "PIECE_CHARACTERS", 50)
     text = "".join(f"line {i} {'x' * (i % 13)}\n" for i in range(lines)) + "no line end"
     (tmp_path / "huge.txt").write_text(text)
     pieces = read(tmp_path / "huge.txt")
     assert "".join(p.text for p in pieces) == text
     assert all(len(p.text) <= 50 for p in pieces)
     assert all(p.text.endswith("\n") for p in pieces[:-1])
-    assert len({p.name for p in pieces}) == len(pieces)
+    assert {p.name for p in pieces} == {"huge.txt"}  # one document, however long
+    assert [p.continues for p in pieces] == [False] + [True] * (len(pieces) - 1)
 
 
 def test_the_pieces_of_a_huge_file_are_as_large_as_they_may_be(tmp_path: Path) -> None:
@@ -80,8 +83,7 @@ def test_the_pieces_of_a_huge_file_are_as_large_as_they_may_be(tmp_path: Path) -
     sizes = [len(p.text) for p in read(tmp_path / "huge.txt")]
     assert sum(sizes) == 2_500_000
     assert all(
-        local_files.PIECE_CHARACTERS - 100 < size <= local_files.PIECE_CHARACTERS
-        for size in sizes[:-1]
+        formats.PIECE_CHARACTERS - 100 < size <= formats.PIECE_CHARACTERS for size in sizes[:-1]
     )
     assert len(sizes) == 3
 
@@ -93,7 +95,6 @@ def test_each_line_of_a_jsonl_file_is_a_document(tmp_path: Path) -> None:
     assert read(file) == [
         Document("rows.jsonl:1", "a\nb"),
         Document("third", "c"),
-        Document("7", ""),
     ]
 
 
@@ -128,11 +129,12 @@ def test_a_missing_path_is_named(tmp_path: Path) -> None:
         find_files([tmp_path / "nowhere"], "train")
 
 
-def test_a_folder_without_text_is_refused_with_the_suffixes_that_would_do(tmp_path: Path) -> None:
+def test_a_folder_without_text_is_refused_with_what_it_holds(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="holds no text: give another folder, or name files"):
+        find_files([tmp_path], "train")
     (tmp_path / "picture.png").touch()
-    with pytest.raises(
-        UsageError, match=r"holds no text files \(.*\.md.*\.txt.*\): give another folder"
-    ):
+    (tmp_path / "nothing.txt").touch()
+    with pytest.raises(UsageError, match=r"holds no text \(1 empty, 1 .png files\): give another"):
         find_files([tmp_path], "train")
 
 
@@ -163,7 +165,7 @@ def test_the_description_does_not_depend_on_where_the_files_are(tmp_path: Path) 
 
 
 def test_one_endless_line_is_cut_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_files, "PIECE_CHARACTERS", 50)
+    monkeypatch.setattr(formats, "PIECE_CHARACTERS", 50)
     (tmp_path / "line.txt").write_text("x" * 175)
     assert [len(d.text) for d in read(tmp_path / "line.txt")] == [50, 50, 50, 25]
 
@@ -176,3 +178,68 @@ def test_a_file_that_is_named_twice_is_read_once(
     files = find_files([tmp_path / "b.txt", tmp_path, tmp_path / ".." / tmp_path.name], "train")
     assert [path.name for path in files.paths] == ["b.txt", "a.txt"]
     assert "note: 3 files are named twice and read once" in caplog.text
+
+
+def test_documents_are_named_by_their_path_below_the_folder(tmp_path: Path) -> None:
+    for name in ("README.md", "guide/README.md", "guide/Install.MD", "api/x.PY"):
+        (tmp_path / "docs" / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / "docs" / name).write_text(f"{name}\n")
+    names = [d.name for d in read(tmp_path / "docs")]
+    assert names == ["README.md", "api/x.PY", "guide/Install.MD", "guide/README.md"]
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "README.md").write_text("more\n")
+    several = [d.name for d in read(tmp_path / "docs", tmp_path / "more")]
+    assert several == [*(f"docs/{name}" for name in names), "more/README.md"]
+    alone = [d.name for d in read(tmp_path / "docs/README.md", tmp_path / "docs/api/x.PY")]
+    assert alone == ["README.md", "x.PY"]
+    alike = [d.name for d in read(tmp_path / "docs/README.md", tmp_path / "more/README.md")]
+    assert alike == ["docs/README.md", "more/README.md"]
+
+
+def test_what_a_folder_skips_is_said_in_one_line_and_listed_on_request(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "a.md").write_text("text\n")
+    for name in ("b.png", "c.png", "d.zip", "e"):
+        (tmp_path / name).write_bytes(b"x")
+    (tmp_path / "latin.txt").write_bytes(b"caf\xe9\n")
+    (tmp_path / "binary.txt").write_bytes(b"a\0b\n")
+    (tmp_path / "empty.txt").touch()
+    with caplog.at_level("DEBUG", logger="knnlm"):
+        assert [d.name for d in read(tmp_path)] == ["a.md"]
+    (line,) = [r.getMessage() for r in caplog.records if r.levelname == "INFO"]
+    assert line == (
+        f"{tmp_path}: 1 files, and 2 .png, 2 not UTF-8, 1 .zip, 1 without a suffix, 1 empty skipped"
+    )
+    listed = [r.getMessage() for r in caplog.records if r.levelname == "DEBUG"]
+    assert len(listed) == 7
+    assert f"skipped: {tmp_path / 'latin.txt'} (not UTF-8)" in listed
+
+
+def test_metadata_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one\n")
+    os.utime(tmp_path / "a.txt", (86400, 86400))
+    (document,) = find_files([tmp_path], "train", {"author": "x"})
+    assert document.meta == {
+        "path": "a.txt",
+        "bytes": 4,
+        "date": "1970-01-02T00:00:00+00:00",
+        "author": "x",
+    }
+    row = {"text": "hi", "author": "y", "stars": 3, "tags": ["not", "plain"], "name": "n"}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row))
+    (document,) = find_files([tmp_path / "rows.jsonl"], "train", {"author": "x"})
+    assert (document.meta["author"], document.meta["stars"]) == ("y", 3)
+    assert "tags" not in document.meta
+    assert "text" not in document.meta
+
+
+def test_a_file_that_changes_while_it_is_read_is_an_error(tmp_path: Path) -> None:
+    file = tmp_path / "growing.txt"
+    file.write_text("line\n" * 10)
+    documents = iter(find_files([tmp_path], "train"))
+    next(documents)
+    with file.open("a") as more:
+        more.write("later\n")
+    with pytest.raises(KnnlmError, match=r"growing.txt changed while it was read: run the same"):
+        next(documents)

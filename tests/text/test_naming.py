@@ -59,9 +59,9 @@ def test_a_folder_of_wikitext_gives_the_file_of_the_split_among_other_paths(
     for split in SPLITS:
         (folder / f"wiki.{split}.tokens").write_text(" words \n")
     for split in SPLITS:
-        assert open_text([paths[0], folder], split) == Files(
-            (paths[0], folder / f"wiki.{split}.tokens")
-        )
+        opened = open_text([paths[0], folder], split)
+        assert isinstance(opened, Files)
+        assert opened.paths == (paths[0], folder / f"wiki.{split}.tokens")
 
 
 def test_a_data_set_gives_its_split() -> None:

@@ -93,7 +93,7 @@ def test_by_default_the_datastore_is_compressed_into_clusters(
         (["--kind", "mlp", "--key", "att"], "leave out --key"),
         (["--kind", "mixture-of-softmaxes", "--metric", "l2"], "leave out --metric"),
         (["--soft-targets", "0.5"], "leave out soft targets"),
-        ([], "was not tuned, so it has no validation text: give one with --text"),
+        ([], "was built from a text without splits: give another text with --text"),
     ],
 )
 def test_bad_input(
@@ -165,7 +165,7 @@ def request_of(command: str) -> DistillRequest:
         raise _Requested
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("knnlm.api.datastore.distill_component", keep)
+        patch.setattr("knnlm.api.datastore.distill", keep)
         patch.setattr(Datastore, "_validation", lambda self, text: None)
         patch.setattr(Datastore, "model", None)
         verb, *words = shlex.split(command)
@@ -252,7 +252,7 @@ def test_the_command_asks_for_the_same_teacher(
         raise _Requested
 
     with monkeypatch.context() as patch:
-        patch.setattr("knnlm.api.datastore.distill_component", keep)
+        patch.setattr("knnlm.api.datastore.distill", keep)
         patch.setattr(Datastore, "_validation", lambda self, text: None)
         with pytest.raises(_Requested):
             taught.distill(kind=kind, key=key, soft_targets=1 / 3, lr=0.1 / 3)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from knnlm import defaults
 from knnlm.api.choices import distill_request, model_of, query_states, search_retrieval
-from knnlm.api.evaluation_texts import last_validation_text, read_queries, read_states
+from knnlm.api.evaluation_texts import last_validation_text, own_text, read_queries, read_states
 from knnlm.api.inventory import DatastoreInfo, VerifyResult, inventory, verify_all
 from knnlm.argument_types import check_types
 from knnlm.components import list_components
@@ -20,10 +20,8 @@ from knnlm.files import short_path
 from knnlm.models import LanguageModel, load_model
 from knnlm.search import Index, Neighbors, build_index, list_indexes, open_search
 from knnlm.similarity import checked_metric
-from knnlm.text import Split, Text, open_text
-from knnlm.training import Distilled
-from knnlm.training import combine as combine_components
-from knnlm.training import distill as distill_component
+from knnlm.text import Split, Text, open_text, text_as_json
+from knnlm.training import Distilled, combine, distill
 
 
 class Datastore:
@@ -71,7 +69,7 @@ class Datastore:
 
         Args:
             model: A model folder, a hub name or a .gguf file; or an open model.
-            text: A path or several, `HubDataset(…)` or `PythonDocs()`.
+            text: A path or several, `Folder(…)`, `HubDataset(…)` or `PythonDocs()`.
             path: The folder of the datastore.
             keys: Which hidden states: "att", "ffn" or both (the default where att is known).
             att_module: Of an unknown architecture, the module whose input is att.
@@ -106,6 +104,8 @@ class Datastore:
             stride=stride,
             logprobs=logprobs,
             dtype=dtype,
+            text_name=text_as_json(text),
+            estimate=True,
         )
         return cls(entries, model, device)
 
@@ -270,25 +270,27 @@ class Datastore:
         return read_states(self.entries, self.model, text, key)
 
     @check_types
-    def queries(self, text: Text, split: Split = "test") -> Entries:
+    def queries(self, text: Text | None = None, split: Split = "test") -> Entries:
         """What the model reads in an evaluation text, kept in the datastore's cache.
 
         Args:
-            text: A text as for `build`; it must not be in the datastore.
-            split: Which part of a text that has splits: "train", "valid" or "test".
+            text: A text that is not in the datastore; by default the one it was built from, if
+                that has splits.
+            split: Which part of it: "train", "valid" or "test".
 
         Returns:
             The text's entries: hidden states, targets and log p_LM.
 
         Raises:
-            UsageError: The text does not exist, or is in the datastore and would retrieve itself.
+            UsageError: The text is missing, is in the datastore, or has no splits to choose from.
             KnnlmError: The model or the text cannot be read, or the text is empty.
 
         Example:
             >>> queries = store.queries("test.txt")                  # doctest: +SKIP
             >>> store.search(queries.states(["att"])[:100], k=10)    # doctest: +SKIP
         """
-        return read_queries(self.entries, open_text(text, split), self.model)
+        named = own_text(self.entries) if text is None else text
+        return read_queries(self.entries, open_text(named, split), self.model)
 
     @check_types
     def distill(
@@ -308,7 +310,8 @@ class Datastore:
         """Make a small component from the entries, to be used instead of a search.
 
         Args:
-            text: The validation text; the one that the datastore was tuned on by default.
+            text: The validation text; by default the one that the datastore was tuned on, or its
+                own.
             name: What to call it; its kind, and the key if one is given, by default.
             kind: "clusters", "head", "mixture-of-softmaxes" or "mlp".
             key: Which hidden state it reads; an MLP reads both.
@@ -343,7 +346,7 @@ class Datastore:
             epochs=epochs,
             seed=seed,
         )
-        return distill_component(self.entries, self._validation(text), self.model, request)
+        return distill(self.entries, self._validation(text), self.model, request)
 
     @check_types
     def combine(
@@ -366,7 +369,7 @@ class Datastore:
         Example:
             >>> store.combine(["knn", "head"], name="both")    # doctest: +SKIP
         """
-        return combine_components(self.entries, self._validation(text), components, name=name)
+        return combine(self.entries, self._validation(text), components, name=name)
 
     def info(self) -> DatastoreInfo:
         """What the datastore holds: entries, model, text, indexes, settings, components.
@@ -379,9 +382,6 @@ class Datastore:
     def verify(self) -> VerifyResult:
         """Compare every byte of the datastore and of what is kept with it with its checksum.
 
-        Returns:
-            How many entries and bytes were compared, and which indexes and components.
-
         Raises:
             DamagedError: A file is damaged or missing.
             KnnlmError: An index or a component is of another state of the datastore or its model.
@@ -392,8 +392,9 @@ class Datastore:
         return verify_all(self.entries)
 
     def _validation(self, text: Text | None) -> Entries:
-        if text is None:
-            return last_validation_text(self.entries)
+        last = last_validation_text(self.entries) if text is None else None
+        if last is not None:
+            return last
         queries = self.queries(text, "valid")
         check_enough(queries.count)
         return queries

@@ -13,7 +13,7 @@ from knnlm.files import fingerprint
 from knnlm.hidden_states import StateReader
 from knnlm.models import LanguageModel
 from knnlm.progress import log
-from knnlm.text import Source, encode_prompt
+from knnlm.text import Source, Text, encode_prompt, text_from_json
 
 CACHE = "cache/states"
 
@@ -46,6 +46,21 @@ def read_queries(entries: Entries, text: Source, lm: LanguageModel) -> Entries:
     return queries
 
 
+def own_text(entries: Entries) -> Text:
+    """The text that a datastore was built from, if it has splits.
+
+    Raises:
+        UsageError: If it has none.
+    """
+    name = entries.table.manifest["summary"].get("text")
+    if name is None:
+        raise UsageError(
+            f"{entries.path} was built from a text without splits: give another text with `text`, "
+            "or build it from a folder with `split`"
+        )
+    return text_from_json(name)
+
+
 def read_states(entries: Entries, lm: LanguageModel, text: str, key: str) -> NDArray[Any]:
     """The hidden states of one key at every token of a short text, rounded as the datastore's.
 
@@ -64,12 +79,9 @@ def read_states(entries: Entries, lm: LanguageModel, text: str, key: str) -> NDA
     return rounded
 
 
-def last_validation_text(entries: Entries) -> Entries:
-    """What the datastore's model read in the text that it was tuned on last.
-
-    Raises:
-        UsageError: If nothing was tuned on a text that is still in the cache.
-    """
+def last_validation_text(entries: Entries) -> Entries | None:
+    """What the datastore's model read in the text that it was tuned on last; None if it was not
+    tuned, or that text is no longer in the cache."""
     tuned = choose_settings(entries) or next(iter(load_settings(entries)), None)
     if tuned is not None:
         for folder in sorted((entries.path / CACHE).glob("*")):
@@ -78,9 +90,7 @@ def last_validation_text(entries: Entries) -> Entries:
                 if fingerprint(queries.meta["text"]) == tuned.text:
                     queries.verify()
                     return queries
-    raise UsageError(
-        f"{entries.path} was not tuned, so it has no validation text: give one with `text`"
-    )
+    return None
 
 
 def _refuse_own_text(entries: Entries, text: dict[str, Any]) -> None:

@@ -145,7 +145,7 @@ class KNNLM:
     @check_types
     def tune(
         self,
-        text: Text,
+        text: Text | None = None,
         *,
         k: int | Sequence[int] | None = None,
         taus: Sequence[float] | None = None,
@@ -153,7 +153,8 @@ class KNNLM:
         """Find λ and τ on a validation text and keep them with the datastore.
 
         Args:
-            text: The validation text; a text with splits gives its validation split.
+            text: The validation text; a text with splits gives its validation split. By default
+                the text that the datastore was built from.
             k: How many neighbors vote; the best of several, if several are given.
             taus: A grid of τ instead of a search.
 
@@ -178,11 +179,12 @@ class KNNLM:
         return self._at(tuned)
 
     @check_types
-    def evaluate(self, text: Text, *, split: Split = "test") -> EvaluationResult:
+    def evaluate(self, text: Text | None = None, *, split: Split = "test") -> EvaluationResult:
         """Perplexities of a text with and without the component, with a 95 % interval.
 
         Args:
-            text: The text to report on; it must not be in the datastore.
+            text: The text to report on; it must not be in the datastore. By default the one that
+                the datastore was built from.
             split: Which part of a text that has splits: "train", "valid" or "test".
 
         Returns:

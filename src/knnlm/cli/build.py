@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from knnlm.cli.groups import TextOptions
-from knnlm.cli.options import Device, Json, show
+from knnlm.cli.options import Device, Json, numbers, show
+from knnlm.errors import UsageError
 from knnlm.files import short_path
 
 if TYPE_CHECKING:
     from knnlm.api import Datastore
+    from knnlm.text import Text
 
 ModelName = Annotated[
     str, typer.Argument(metavar="MODEL", help="Model folder, hub name or .gguf file.")
@@ -51,6 +53,22 @@ def build(
     model: ModelName,
     path: StoreFolder,
     text: TextOptions,
+    split: Annotated[
+        str | None,
+        typer.Option(
+            "--split",
+            help="Percents of the documents for datastore, validation and test, as in 90,5,5. "
+            "tune and eval then need no text.",
+        ),
+    ] = None,
+    meta: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--meta",
+            metavar="NAME=VALUE",
+            help="What to keep with every document, as in author=me (repeatable).",
+        ),
+    ] = None,
     keys: Keys = None,
     att_module: AttModule = None,
     window: Window = None,
@@ -66,13 +84,13 @@ def build(
 
     They are the datastore. An interrupted build resumes with the same command.
 
-    Example: knnlm build model --embedded --out store
+    Example: knnlm build model --text docs/ --split 90,5,5 --out store
     """
     from knnlm.api import Datastore
 
     store = Datastore.build(
         model,
-        text.named(),
+        _divided(text, split, meta),
         path,
         keys=keys,
         att_module=att_module,
@@ -85,6 +103,24 @@ def build(
         adapter=adapter,
     )
     _show(store, text, json)
+
+
+def _divided(text: TextOptions, split: str | None, meta: list[str] | None) -> "Text":
+    """The text that is named, as a folder in three parts where --split or --meta is given."""
+    from knnlm.text import Folder
+
+    if split is None and not meta:
+        return text.named()
+    if not text.text:
+        raise UsageError("--split and --meta are for files and folders: name them with --text")
+    known: dict[str, str] = {}
+    for given in meta or []:
+        name, equals, value = given.partition("=")
+        if not (name and equals):
+            raise UsageError(f"--meta '{given}' has no value: write it like author=me")
+        known[name] = value
+    percents = numbers(split, "--split") or [100, 0, 0]
+    return Folder([str(path) for path in text.text], split=percents, meta=known)
 
 
 def _show(store: "Datastore", text: TextOptions, json: bool) -> None:
@@ -102,7 +138,7 @@ def _show(store: "Datastore", text: TextOptions, json: bool) -> None:
     lines = [
         f"{path}: {len(store):,} entries from {documents:,} documents "
         f"({entries.words:,} words), keys {', '.join(store.keys)}",
-        f"next: knnlm tune {path} {text.flag_for('VALID')}, or knnlm index {path} first to search "
-        "faster",
+        f"next: knnlm tune {path}{text.flag_for('VALID', store)}, or knnlm index {path} first to "
+        "search faster",
     ]
     show(json, fields, lines)

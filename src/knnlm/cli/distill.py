@@ -120,9 +120,8 @@ def distill(
             epochs=epochs,
             seed=seed or 0,
         )
-    own = valid is None and opened.entries.meta["text"].get("kind") == "embedded"
-    test = "--embedded" if own else text.flag_for("TEST")
-    lines = [*_lines(made, opened), f"next: knnlm eval {store} {test} --component {made.name}"]
+    test = text.flag_for("TEST", opened)
+    lines = [*_lines(made, opened), f"next: knnlm eval {store}{test} --component {made.name}"]
     fields = made.settings.as_json()
     del fields["retrieval"]
     show(json, {**made.record, **fields, "name": made.name}, lines)

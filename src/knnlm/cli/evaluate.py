@@ -22,7 +22,7 @@ def evaluate(
     """
     knnlm = model.open(store, settings)
     _ = knnlm.settings  # what is not tuned is said before a text is read
-    result = knnlm.evaluate(text.named())
+    result = knnlm.evaluate(text.optional())
     retrieval = result.settings.retrieval
     setting: dict[str, Any] = (
         {"component": model.component, "keys": list(knnlm.component.keys)}

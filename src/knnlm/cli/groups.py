@@ -20,7 +20,7 @@ import typer
 from knnlm.errors import UsageError, unknown
 
 if TYPE_CHECKING:
-    from knnlm.api import KNNLM
+    from knnlm.api import KNNLM, Datastore
     from knnlm.text import Text
 
 
@@ -67,9 +67,12 @@ class TextOptions:
             return HubDataset(self.dataset)
         return self.text or None
 
-    def flag_for(self, text: str) -> str:
-        """The flag that names another split of the same text, or `text` if it has no splits."""
-        return "--embedded" if self.embedded else f"--text {text}"
+    def flag_for(self, text: str, store: "Datastore") -> str:
+        """The flag that names another split of the same text, after a space; empty where a
+        datastore knows its own text, `--text` with a word for it where there are no splits."""
+        if "text" in store.entries.table.manifest["summary"]:
+            return ""
+        return " --embedded" if self.embedded else f" --text {text}"
 
 
 @dataclass(frozen=True)

@@ -36,10 +36,10 @@ def tune(
     """
     ks, grid = _whole_numbers(k), numbers(taus, "--taus")
     knnlm = model.open(store)
-    tuned = knnlm.tune(text.named(), k=ks, taus=grid).settings
+    tuned = knnlm.tune(text.optional(), k=ks, taus=grid).settings
     fields = tuned.as_json()
     fields = {**(fields.pop("retrieval") or {}), **fields}
-    following = f"knnlm eval {shlex.quote(str(store))} {text.flag_for('TEST')}"
+    following = f"knnlm eval {shlex.quote(str(store))}{text.flag_for('TEST', knnlm.store)}"
     following += " --exact" if model.exact else f" --index {model.index}" if model.index else ""
     following += f" --component {model.component}" if model.component else ""
     show(json, fields, [str(tuned), tuned.validation, f"next: {following}"])

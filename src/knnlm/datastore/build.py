@@ -8,13 +8,21 @@ text. A checkpoint is made every CHECKPOINT_SECONDS and when a build is interrup
 import contextlib
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from knnlm.datastore.entries import DOCUMENTS, ENTRIES_KIND, DocumentInfo, Entries, open_entries
+from knnlm.datastore.entries import (
+    DOCUMENTS,
+    ENTRIES_KIND,
+    METADATA,
+    DocumentInfo,
+    Entries,
+    open_entries,
+)
+from knnlm.datastore.estimate import estimate_build
 from knnlm.datastore.table import ColumnType, Table, open_table
 from knnlm.datastore.table_writer import TableWriter
 from knnlm.errors import KnnlmError, UsageError
@@ -30,7 +38,14 @@ from knnlm.hidden_states import (
 )
 from knnlm.models import LanguageModel
 from knnlm.progress import ProgressBar, log
-from knnlm.text import Source, check_window, cut_windows, encode_documents, group_by_size
+from knnlm.text import (
+    HubSplit,
+    Source,
+    check_window,
+    cut_windows,
+    encode_documents,
+    group_by_size,
+)
 
 GROUP_TOKENS = 1 << 14
 PART_ROWS = 1 << 18
@@ -52,6 +67,8 @@ def build_entries(
     dtype: str = "float16",
     part_rows: int = PART_ROWS,
     replace_att: AttLocation | None = None,
+    text_name: Mapping[str, Any] | None = None,
+    estimate: bool = False,
 ) -> Entries:
     """Run a model over a text and store one entry for each token that it predicts.
 
@@ -70,6 +87,8 @@ def build_entries(
         dtype: How states are stored: "float16" or "float32".
         part_rows: Entries after which a part is committed.
         replace_att: A state to store instead of att, for experiments.
+        text_name: How the text was named, as JSON, for whoever wants its other splits.
+        estimate: Whether to say first what the build will take.
 
     Returns:
         The entries, open for reading.
@@ -85,7 +104,7 @@ def build_entries(
     """
     out = out.absolute()
     window, stride = resolve_window(lm, window, stride)
-    options = _Options(att_module, window, stride, logprobs, dtype, part_rows)
+    options = _Options(att_module, window, stride, logprobs, dtype, part_rows, text_name, estimate)
     _check_request(out, dtype)
     keys = _default_keys(lm, att_module) if keys is None else checked_keys(keys)
     with StateReader(lm.model, keys, att_module, replace_att=replace_att) as reader:
@@ -121,6 +140,8 @@ class _Options(NamedTuple):
     logprobs: bool
     dtype: str
     part_rows: int
+    text_name: Mapping[str, Any] | None
+    estimate: bool
 
 
 def _check_request(out: Path, dtype: str) -> None:
@@ -157,7 +178,33 @@ def _build(
     with write_lock(out), TableWriter(out, ENTRIES_KIND, columns, meta) as writer:
         # another process may have finished it before we held the lock
         if not writer.manifest["complete"]:
+            if options.estimate and not writer.rows + writer.pending:
+                _say_estimate(lm, reader, text, columns, options)
             _Build(lm, reader, writer, options).run(text)
+
+
+def _say_estimate(
+    lm: LanguageModel,
+    reader: StateReader,
+    text: Source,
+    columns: Mapping[str, ColumnType],
+    options: _Options,
+) -> None:
+    if isinstance(text, HubSplit):
+        log.info("how much text there is will be known when it has been read: it is streamed")
+        return
+    estimated = estimate_build(
+        lm,
+        reader,
+        text,
+        columns,
+        window=options.window,
+        stride=options.stride,
+        dtype=options.dtype,
+        logprobs=options.logprobs,
+    )
+    if estimated is not None:
+        log.info(f"{estimated}")
 
 
 class _Build:
@@ -168,6 +215,7 @@ class _Build:
     ) -> None:
         self.lm, self.reader, self.writer, self.options = lm, reader, writer, options
         self.begun_documents: list[DocumentInfo] = []  # since the last commit
+        self.metadata: list[dict[str, Any]] = []  # of the same documents
         self.documents = self.words = self.entries = 0  # so far
 
     def run(self, text: Source) -> None:
@@ -202,6 +250,7 @@ class _Build:
                 self.entries += count
                 if self.entries == committed:
                     self.begun_documents.clear()
+                    self.metadata.clear()
                 elif self.entries >= kept and self.writer.pending >= options.part_rows:
                     self._commit()
                 if time.monotonic() - checkpointed > CHECKPOINT_SECONDS:
@@ -221,6 +270,7 @@ class _Build:
             self.begun_documents.append(
                 DocumentInfo(encoded.name, len(tokens), encoded.words, int(tokens[0]))
             )
+            self.metadata.append(dict(encoded.meta))
             for w in cut_windows(len(tokens), self.options.window, self.options.stride):
                 yield TokenWindow(number, w, tokens[w.start : w.stop + 1])
 
@@ -242,8 +292,12 @@ class _Build:
                 )
 
     def _commit(self) -> None:
-        self.writer.commit({DOCUMENTS: json.dumps(self.begun_documents).encode()})
+        files = {DOCUMENTS: json.dumps(self.begun_documents).encode()}
+        if any(self.metadata):
+            files[METADATA] = json.dumps(self.metadata).encode()
+        self.writer.commit(files)
         self.begun_documents.clear()
+        self.metadata.clear()
 
     def _finish(self, kept: int) -> None:
         if self.entries == 0:
@@ -260,6 +314,7 @@ class _Build:
                 "documents": self.documents,
                 "model_source": self.lm.source,
                 "adapter": self.lm.adapter,
+                **({} if self.options.text_name is None else {"text": self.options.text_name}),
             }
         )
 

@@ -27,7 +27,7 @@ from knnlm.hidden_states import KEYS
 from knnlm.models import LanguageModel
 
 ENTRIES_KIND = "states"  # what a manifest calls a table of entries
-DOCUMENTS = "documents.json"
+DOCUMENTS, METADATA = "documents.json", "metadata.json"
 _RESUME = "run the same `Datastore.build` again to resume it"
 
 
@@ -74,8 +74,16 @@ class Entries:
 
     @cached_property
     def fingerprint(self) -> str:
-        """128 bits that depend on every byte of the columns; caches are named after it."""
-        return fingerprint({k: self.table.manifest[k] for k in ("columns", "parts", "rows")})
+        """128 bits that depend on every byte of the columns; caches are named after it.
+
+        Metadata is left out: a file that was only copied has another date.
+        """
+        manifest = self.table.manifest
+        parts = [
+            {**part, "files": {n: f for n, f in part["files"].items() if n != METADATA}}
+            for part in manifest["parts"]
+        ]
+        return fingerprint({"columns": manifest["columns"], "parts": parts, "rows": self.count})
 
     @cached_property
     def targets(self) -> NDArray[np.int32]:
@@ -161,6 +169,15 @@ class Entries:
             file = checked_file(self.path, part, DOCUMENTS)
             documents += [DocumentInfo(*fields) for fields in json.loads(file.read_bytes())]
         return documents
+
+    @cached_property
+    def metadata(self) -> list[dict[str, Any]]:
+        """What is known of each document, in order: path, size, date, and what the text gave."""
+        metadata: list[dict[str, Any]] = []
+        for part in self.table.manifest["parts"]:
+            if METADATA in part["files"]:  # datastores of before have none
+                metadata += json.loads(checked_file(self.path, part, METADATA).read_bytes())
+        return metadata or [{} for _ in self.documents]
 
     def context(self, entry: int, before: int) -> NDArray[np.int32]:
         """The tokens that precede an entry's target in its document.

@@ -16,11 +16,14 @@ from knnlm.text.documents import Source as Source
 from knnlm.text.documents import Split as Split
 from knnlm.text.documents import count_words as count_words
 from knnlm.text.documents import group_by_size as group_by_size
+from knnlm.text.folder import Folder as Folder
 from knnlm.text.hub import HubDataset as HubDataset
 from knnlm.text.hub import HubSplit as HubSplit
 from knnlm.text.local_files import Files as Files
 from knnlm.text.naming import Text as Text
 from knnlm.text.naming import open_text as open_text
+from knnlm.text.naming import text_as_json as text_as_json
+from knnlm.text.naming import text_from_json as text_from_json
 from knnlm.text.portions import Excerpts as Excerpts
 from knnlm.text.portions import FirstDocuments as FirstDocuments
 from knnlm.text.portions import HeldOut as HeldOut

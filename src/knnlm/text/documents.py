@@ -4,12 +4,15 @@ A source describes itself (`describe`, kept in manifests, so that a rerun can te
 changed) and yields its documents in a fixed order, one at a time, whatever the size of the text.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 Split = Literal["train", "valid", "test"]
 SPLITS: tuple[Split, ...] = ("train", "valid", "test")
 Item = TypeVar("Item")
+Meta = str | int | float | bool
+"""What the metadata of a document may hold."""
 
 
 class Document(NamedTuple):
@@ -19,11 +22,15 @@ class Document(NamedTuple):
         name: What to call it in messages and manifests.
         text: All of it.
         line_ends: Whether each line end counts as a word (see `count_words`).
+        continues: Whether it continues the one before it: a long document comes in pieces.
+        meta: What is known of it besides: strings, numbers and truth values by name.
     """
 
     name: str
     text: str
     line_ends: bool = False
+    continues: bool = False
+    meta: Mapping[str, Any] = MappingProxyType({})
 
 
 @runtime_checkable

@@ -6,7 +6,8 @@ count leaves out the words that lie wholly inside it.
 """
 
 import copy
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,11 +33,13 @@ class EncodedDocument(NamedTuple):
         name: The document's.
         tokens: All its tokens, bos included.
         words: The words of the predicted tokens, which are all but the first.
+        meta: The document's.
     """
 
     name: str
     tokens: NDArray[np.int32]
     words: int
+    meta: Mapping[str, Any] = MappingProxyType({})
 
 
 def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Any:
@@ -109,13 +112,34 @@ def encode_documents(tokenizer: Any, documents: Iterable[Document]) -> Iterator[
         >>> text = open_text("notes/", "train")
         >>> tokens = sum(len(document.tokens) for document in encode_documents(tokenizer, text))
     """
+    parts: list[EncodedDocument] = []  # of the document that is being read
+    for piece, continues in _encoded_pieces(tokenizer, documents):
+        if parts and not continues:
+            yield from _joined(parts)
+            parts = []
+        parts.append(piece)
+    yield from _joined(parts)
+
+
+def _encoded_pieces(
+    tokenizer: Any, documents: Iterable[Document]
+) -> Iterator[tuple[EncodedDocument, bool]]:
+    """Documents and pieces of documents one by one; only the first of a document begins with
+    bos."""
     rules = _rules_for_text(tokenizer)
     for batch in group_by_size(documents, lambda document: len(document.text), _BATCH_CHARACTERS):
         encodings = rules.encode_batch([d.text for d in batch], add_special_tokens=False)
         for document, encoding in zip(batch, encodings, strict=True):
-            encoded = _encoded(document, encoding, tokenizer.bos_token_id)
-            if len(encoded.tokens) > 1:
-                yield encoded
+            yield _encoded(document, encoding, tokenizer.bos_token_id), document.continues
+
+
+def _joined(parts: list[EncodedDocument]) -> Iterator[EncodedDocument]:
+    """The document of these pieces, if it has something to predict."""
+    tokens = [part.tokens for part in parts]
+    if sum(map(len, tokens)) > 1:
+        whole = tokens[0] if len(tokens) == 1 else np.concatenate(tokens)
+        words = sum(part.words for part in parts)
+        yield EncodedDocument(parts[0].name, whole, words, parts[0].meta)
 
 
 def joined_tokens(tokenizer: Any, documents: Iterable[Document]) -> NDArray[np.int32]:
@@ -202,14 +226,10 @@ def _rules_for_text(tokenizer: Any) -> Any:
 
 
 def _encoded(document: Document, encoding: Any, bos: int | None) -> EncodedDocument:
-    ids = np.asarray(encoding.ids, dtype=np.int32)
-    if bos is not None:
-        return EncodedDocument(
-            document.name,
-            np.concatenate([np.array([bos], dtype=np.int32), ids]),
-            count_words(document.text, document.line_ends),
-        )
-    predicted_from = encoding.offsets[0][1] if len(ids) else 0
-    return EncodedDocument(
-        document.name, ids, count_words(document.text[predicted_from:], document.line_ends)
-    )
+    ids, text = np.asarray(encoding.ids, dtype=np.int32), document.text
+    if not document.continues:
+        if bos is not None:
+            ids = np.concatenate([np.array([bos], dtype=np.int32), ids])
+        else:
+            text = text[encoding.offsets[0][1] if len(ids) else 0 :]
+    return EncodedDocument(document.name, ids, count_words(text, document.line_ends), document.meta)

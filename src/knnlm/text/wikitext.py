@@ -31,6 +31,11 @@ def wikitext_file(folder: Path, split: Split) -> Path | None:
     return None
 
 
+def is_wikitext(folder: Path) -> bool:
+    """Whether a path is a WikiText folder."""
+    return folder.is_dir() and any(folder.glob(f"wiki.*{SUFFIX}"))
+
+
 def split_articles(name: str, lines: Iterable[str]) -> Iterator[Document]:
     """Split the lines of a WikiText file into its articles.
 
