@@ -11,6 +11,7 @@ from knnlm import defaults
 from knnlm.api.choices import distill_request, model_of, query_states, search_retrieval
 from knnlm.api.evaluation_texts import last_validation_text, own_text, read_queries, read_states
 from knnlm.api.inventory import DatastoreInfo, VerifyResult, inventory, verify_all
+from knnlm.api.overlap import without_overlap
 from knnlm.argument_types import check_types
 from knnlm.components import list_components
 from knnlm.datastore import Entries, build_entries, open_entries
@@ -270,13 +271,16 @@ class Datastore:
         return read_states(self.entries, self.model, text, key)
 
     @check_types
-    def queries(self, text: Text | None = None, split: Split = "test") -> Entries:
+    def queries(
+        self, text: Text | None = None, split: Split = "test", *, allow_overlap: bool = False
+    ) -> Entries:
         """What the model reads in an evaluation text, kept in the datastore's cache.
 
         Args:
             text: A text that is not in the datastore; by default the one it was built from, if
                 that has splits.
             split: Which part of it: "train", "valid" or "test".
+            allow_overlap: Whether it may be in the datastore, where it retrieves itself.
 
         Returns:
             The text's entries: hidden states, targets and log p_LM.
@@ -289,8 +293,11 @@ class Datastore:
             >>> queries = store.queries("test.txt")                  # doctest: +SKIP
             >>> store.search(queries.states(["att"])[:100], k=10)    # doctest: +SKIP
         """
-        named = own_text(self.entries) if text is None else text
-        return read_queries(self.entries, open_text(named, split), self.model)
+        source = open_text(own_text(self.entries) if text is None else text, split)
+        if not allow_overlap:
+            own = text is None
+            source = without_overlap(self.entries, source, self.model, own_split=own)
+        return read_queries(self.entries, source, self.model)
 
     @check_types
     def distill(

@@ -19,16 +19,10 @@ CACHE = "cache/states"
 
 
 def read_queries(entries: Entries, text: Source, lm: LanguageModel) -> Entries:
-    """Hidden states, targets and log p_LM of an evaluation text, read as the datastore was.
-
-    Raises:
-        UsageError: If the text is in the datastore: every token would retrieve itself.
-    """
-    described = text.describe()
-    _refuse_own_text(entries, described)
+    """Hidden states, targets and log p_LM of an evaluation text, read as the datastore was."""
     meta = entries.meta
     windows = {"window": meta["window"], "stride": meta["stride"]}
-    folder = entries.path / CACHE / fingerprint({"text": described, **windows})
+    folder = entries.path / CACHE / fingerprint({"text": text.describe(), **windows})
     options: dict[str, Any] = {
         "keys": entries.keys,
         "att_module": meta["att_module"],
@@ -91,17 +85,3 @@ def last_validation_text(entries: Entries) -> Entries | None:
                     queries.verify()
                     return queries
     return None
-
-
-def _refuse_own_text(entries: Entries, text: dict[str, Any]) -> None:
-    own = entries.meta["text"]
-    stored = {file["xxh3"] for file in own.get("files", [])}
-    shared = [file["name"] for file in text.get("files", []) if file["xxh3"] in stored]
-    if text == own or shared:
-        more = f" and {len(shared) - 3} others" if len(shared) > 3 else ""
-        verb = "is" if len(shared) == 1 else "are"
-        which = f"{', '.join(shared[:3])}{more} {verb} part of" if shared else "that is"
-        raise UsageError(
-            f"{which} the text the datastore was built from, where every token retrieves itself: "
-            "give another"
-        )

@@ -149,6 +149,7 @@ class KNNLM:
         *,
         k: int | Sequence[int] | None = None,
         taus: Sequence[float] | None = None,
+        allow_overlap: bool = False,
     ) -> "KNNLM":
         """Find λ and τ on a validation text and keep them with the datastore.
 
@@ -157,6 +158,7 @@ class KNNLM:
                 the text that the datastore was built from.
             k: How many neighbors vote; the best of several, if several are given.
             taus: A grid of τ instead of a search.
+            allow_overlap: Whether the text may be in the datastore.
 
         Returns:
             A new model at the tuned settings.
@@ -171,7 +173,7 @@ class KNNLM:
             >>> model.settings.lam, model.settings.tau                    # doctest: +SKIP
         """
         candidates = self._candidates(k)
-        queries = self.store.queries(text, "valid")
+        queries = self.store.queries(text, "valid", allow_overlap=allow_overlap)
         check_enough(queries.count)
         tuned = tune_best(candidates, queries, name=self.component_name, taus=taus).settings
         save_settings(self.store.entries, tuned)
@@ -179,13 +181,16 @@ class KNNLM:
         return self._at(tuned)
 
     @check_types
-    def evaluate(self, text: Text | None = None, *, split: Split = "test") -> EvaluationResult:
+    def evaluate(
+        self, text: Text | None = None, *, split: Split = "test", allow_overlap: bool = False
+    ) -> EvaluationResult:
         """Perplexities of a text with and without the component, with a 95 % interval.
 
         Args:
             text: The text to report on; it must not be in the datastore. By default the one that
                 the datastore was built from.
             split: Which part of a text that has splits: "train", "valid" or "test".
+            allow_overlap: Whether the text may be in the datastore.
 
         Returns:
             Perplexities per token and per word, and the settings; `print` shows them.
@@ -199,7 +204,8 @@ class KNNLM:
             >>> result = KNNLM("store").evaluate("test.txt")    # doctest: +SKIP
             >>> result.base_ppl, result.interp_ppl              # doctest: +SKIP
         """
-        settings, queries = self.settings, self.store.queries(text, split)
+        settings = self.settings
+        queries = self.store.queries(text, split, allow_overlap=allow_overlap)
         if settings.text == fingerprint(queries.meta["text"]):
             log.warning("note: λ and τ were tuned on this very text, which flatters the result")
         return EvaluationResult.of(evaluate(self.component, queries, settings), settings)

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from knnlm.cli.groups import ModelOptions, SettingOptions, TextOptions
+from knnlm.cli.groups import EvaluationTextOptions, ModelOptions, SettingOptions
 from knnlm.cli.options import Json, StorePath, show
 
 
 def evaluate(
     store: StorePath,
-    text: TextOptions,
+    text: EvaluationTextOptions,
     model: ModelOptions,
     settings: SettingOptions,
     json: Json = False,
@@ -22,7 +22,7 @@ def evaluate(
     """
     knnlm = model.open(store, settings)
     _ = knnlm.settings  # what is not tuned is said before a text is read
-    result = knnlm.evaluate(text.optional())
+    result = knnlm.evaluate(text.optional(), allow_overlap=text.allow_overlap)
     retrieval = result.settings.retrieval
     setting: dict[str, Any] = (
         {"component": model.component, "keys": list(knnlm.component.keys)}

@@ -76,6 +76,16 @@ class TextOptions:
 
 
 @dataclass(frozen=True)
+class EvaluationTextOptions(TextOptions):
+    """How an evaluation text is named."""
+
+    allow_overlap: Annotated[
+        bool,
+        typer.Option("--allow-overlap", help="Take a text that is in the datastore too."),
+    ] = False
+
+
+@dataclass(frozen=True)
 class ModelOptions:
     """Which component of a datastore is mixed with its model, and how it retrieves."""
 

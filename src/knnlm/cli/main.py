@@ -44,6 +44,7 @@ _SEVERAL = ("--text", "--valid")
 _SWITCHES = (
     "--json",
     "--exact",
+    "--allow-overlap",
     "--embedded",
     "--logprobs",
     "--sample",

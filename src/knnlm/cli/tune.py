@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from knnlm import defaults
-from knnlm.cli.groups import ModelOptions, TextOptions
+from knnlm.cli.groups import EvaluationTextOptions, ModelOptions
 from knnlm.cli.options import Json, StorePath, numbers, show
 from knnlm.errors import UsageError
 
@@ -22,7 +22,7 @@ Taus = Annotated[
 
 def tune(
     store: StorePath,
-    text: TextOptions,
+    text: EvaluationTextOptions,
     model: ModelOptions,
     k: Ks = None,
     taus: Taus = None,
@@ -36,7 +36,7 @@ def tune(
     """
     ks, grid = _whole_numbers(k), numbers(taus, "--taus")
     knnlm = model.open(store)
-    tuned = knnlm.tune(text.optional(), k=ks, taus=grid).settings
+    tuned = knnlm.tune(text.optional(), k=ks, taus=grid, allow_overlap=text.allow_overlap).settings
     fields = tuned.as_json()
     fields = {**(fields.pop("retrieval") or {}), **fields}
     following = f"knnlm eval {shlex.quote(str(store))}{text.flag_for('TEST', knnlm.store)}"

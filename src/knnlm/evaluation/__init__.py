@@ -25,6 +25,9 @@ from knnlm.evaluation.mixing import mix as mix
 from knnlm.evaluation.mixing import mix_several as mix_several
 from knnlm.evaluation.mixing import mix_vocabulary as mix_vocabulary
 from knnlm.evaluation.mixing import oracle as oracle
+from knnlm.evaluation.overlap import Overlap as Overlap
+from knnlm.evaluation.overlap import find_overlap as find_overlap
+from knnlm.evaluation.overlap import normalized_tokens as normalized_tokens
 from knnlm.evaluation.settings import TunedSettings as TunedSettings
 from knnlm.evaluation.settings import choose_settings as choose_settings
 from knnlm.evaluation.settings import forget_settings as forget_settings

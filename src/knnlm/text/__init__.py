@@ -27,6 +27,7 @@ from knnlm.text.naming import text_from_json as text_from_json
 from knnlm.text.portions import Excerpts as Excerpts
 from knnlm.text.portions import FirstDocuments as FirstDocuments
 from knnlm.text.portions import HeldOut as HeldOut
+from knnlm.text.portions import WithoutDocuments as WithoutDocuments
 from knnlm.text.python_docs import PythonDocs as PythonDocs
 from knnlm.text.python_docs import PythonDocsSplit as PythonDocsSplit
 from knnlm.text.tokenizer import CONTEXT_TOKENS_KEPT as CONTEXT_TOKENS_KEPT

@@ -61,6 +61,26 @@ class FirstDocuments:
 
 
 @dataclass(frozen=True)
+class WithoutDocuments:
+    """A text without some of its documents.
+
+    Args:
+        source: The text.
+        names: Names of the documents to leave out.
+    """
+
+    source: Source
+    names: tuple[str, ...]
+
+    def describe(self) -> dict[str, Any]:
+        """The text and what is left out of it."""
+        return {**self.source.describe(), "without": list(self.names)}
+
+    def __iter__(self) -> Iterator[Document]:
+        return (document for document in self.source if document.name not in self.names)
+
+
+@dataclass(frozen=True)
 class Excerpts:
     """The beginning of every document.
 

@@ -1,0 +1,117 @@
+"""Texts that are in the datastore are refused: every token would retrieve itself.
+
+DATASTORE/cache/overlap/<fingerprint>.json    what was found for one text, so that it is looked
+                                              for once
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from knnlm.datastore import Entries
+from knnlm.errors import DamagedError, UsageError
+from knnlm.evaluation import find_overlap, normalized_tokens
+from knnlm.files import fingerprint, read_json, write_json
+from knnlm.models import LanguageModel
+from knnlm.progress import log
+from knnlm.text import Source, WithoutDocuments, encode_documents
+
+CACHE = "cache/overlap"
+FORMAT = 1
+_NOTED_SHARE = 0.01
+
+
+@dataclass(frozen=True)
+class TextOverlap:
+    """How much of a text is in a datastore (evaluation/overlap.py), with names."""
+
+    share: float
+    documents: list[str]
+    documents_share: float
+    total: int
+    large: bool
+
+
+def without_overlap(
+    entries: Entries, text: Source, lm: LanguageModel, *, own_split: bool
+) -> Source:
+    """A text after checking that it is not in the datastore.
+
+    Documents that are in it as a whole are left out where they are few, or where the text is
+    another split of the datastore's own: folders hold copies.
+
+    Args:
+        entries: The datastore.
+        text: The evaluation text.
+        lm: The datastore's model, for its tokenizer.
+        own_split: Whether the text is another split of the one that the datastore was built from.
+
+    Raises:
+        UsageError: Too much of it is in the datastore.
+    """
+    overlap = _text_overlap(entries, text, lm)
+    few = own_split and len(overlap.documents) < overlap.total
+    if overlap.large and not (few and overlap.share - overlap.documents_share < 0.2):
+        raise UsageError(_refusal(overlap))
+    if overlap.share >= _NOTED_SHARE or overlap.documents:
+        log.warning(
+            f"note: {overlap.share:.1%} of the text is in runs of tokens that the datastore holds too"
+        )
+    if not overlap.documents:
+        return text
+    log.warning(
+        f"note: {_named(overlap.documents)} {_are(overlap.documents)} in the datastore and left out "
+        f"({overlap.documents_share:.1%} of the text)"
+    )
+    return WithoutDocuments(text, tuple(overlap.documents))
+
+
+def _text_overlap(entries: Entries, text: Source, lm: LanguageModel) -> TextOverlap:
+    identity = fingerprint({"text": text.describe(), "datastore": entries.fingerprint})
+    file = entries.path / CACHE / f"{identity}.json"
+    if file.is_file():
+        try:
+            fields = read_json(file, newest_format=FORMAT)
+            fields.pop("format")
+            return TextOverlap(**fields)
+        except (DamagedError, TypeError):
+            log.warning(f"{file} is damaged; looking for overlap again")
+    documents = list(encode_documents(lm.tokenizer, text))
+    found = find_overlap(
+        [document.tokens[1:] for document in documents],
+        entries.targets,
+        [document.tokens - 1 for document in entries.documents],
+        normalized_tokens(lm.tokenizer, entries.vocab_size),
+    )
+    overlap = TextOverlap(
+        share=found.share,
+        documents=[documents[number].name for number in found.documents],
+        documents_share=found.documents_share,
+        total=found.total,
+        large=found.large,
+    )
+    file.parent.mkdir(parents=True, exist_ok=True)
+    fields = {"format": FORMAT, **asdict(overlap)}
+    write_json(file, fields)
+    return overlap
+
+
+def _refusal(overlap: TextOverlap) -> str:
+    subject = f"{overlap.share:.0%} of the text is"
+    if overlap.documents:
+        subject = (
+            f"{_named(overlap.documents)} {_are(overlap.documents)} in the datastore, and "
+            f"{overlap.share:.0%} of the text is"
+        )
+    return (
+        f"{subject} in runs of tokens that the datastore holds too, where every token retrieves "
+        "itself: give another text, or allow it with `allow_overlap`"
+    )
+
+
+def _named(names: list[str]) -> str:
+    more = f" and {len(names) - 3:,} others" if len(names) > 3 else ""
+    return f"{', '.join(names[:3])}{more}"
+
+
+def _are(names: list[Any]) -> str:
+    return "is" if len(names) == 1 else "are"
