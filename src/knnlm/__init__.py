@@ -11,8 +11,8 @@ Two objects: a `Datastore` holds the hidden states of a text and the tokens that
     print(model.evaluate("test.txt"))
     print(model.generate("The with statement").text)
 
-A text is a path or several, `HubDataset(NAME)` or `PythonDocs()`. Names are loaded when they are
-first used, so importing knnlm costs nothing.
+A text is a path or several, `Folder(PATH)`, `HubDataset(NAME)` or `PythonDocs()`. Names are loaded
+when they are first used, so importing knnlm costs nothing.
 """
 
 import importlib
@@ -46,8 +46,11 @@ if TYPE_CHECKING:
     from knnlm.search import Index as Index
     from knnlm.search import Neighbors as Neighbors
     from knnlm.search import Retrieval as Retrieval
+    from knnlm.text import Document as Document
+    from knnlm.text import Folder as Folder
     from knnlm.text import HubDataset as HubDataset
     from knnlm.text import PythonDocs as PythonDocs
+    from knnlm.text import Source as Source
     from knnlm.training.distillation import Distilled as Distilled
     from knnlm.training.language_model import TrainingResult as TrainingResult
 
@@ -69,7 +72,7 @@ _MODULES = {
     "knnlm.huggingface": ("KNNLMForCausalLM", "Sampling"),
     "knnlm.models": ("LanguageModel", "Preset", "load_model"),
     "knnlm.search": ("Index", "Neighbors", "Retrieval"),
-    "knnlm.text": ("HubDataset", "PythonDocs"),
+    "knnlm.text": ("Document", "Folder", "HubDataset", "PythonDocs", "Source"),
     "knnlm.training.distillation": ("Distilled",),
     "knnlm.training.language_model": ("TrainingResult",),
 }

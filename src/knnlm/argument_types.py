@@ -8,6 +8,7 @@
 Only what a user may pass is checked this way, at the edge of the library; inside, mypy does it.
 """
 
+import contextlib
 import functools
 import inspect
 import numbers
@@ -21,6 +22,7 @@ from knnlm.errors import UsageError
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_NUMBERS: dict[Any, Any] = {int: numbers.Integral, float: numbers.Real}
 _WORDS: dict[Any, str] = {
     int: "a whole number",
     float: "a number",
@@ -44,43 +46,67 @@ def check_types(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-        bound = signature.bind(*args, **kwargs)  # an unknown name is Python's own TypeError
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError:
+            return function(*args, **kwargs)  # Python says it better: it names the function
         for name, value in bound.arguments.items():
-            check_type(name, value, hints().get(name, Any))
-        return function(*args, **kwargs)
+            bound.arguments[name] = check_type(name, value, hints().get(name, Any))
+        return function(*bound.args, **bound.kwargs)
 
     return checked
 
 
-def check_type(name: str, value: Any, hint: Any) -> None:
-    """Raise a UsageError unless `value` has the type that an annotation says."""
-    if not _fits(value, hint):
+def check_type(name: str, value: Any, hint: Any) -> Any:
+    """A value as an annotation wants it: NumPy's numbers become Python's, an array a list.
+
+    Raises:
+        UsageError: It has another type.
+    """
+    try:
+        return _as_hinted(value, hint)
+    except TypeError:
         words = list(dict.fromkeys(_wanted(hint)))
         wanted = f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else words[0]
         given = repr(value)
-        shown = f" ({given})" if len(given) <= 40 else ""
-        kind = type(value).__name__
-        article = "an" if kind[0] in "aeiou" else "a"
-        raise UsageError(f"`{name}` is {article} {kind}{shown}: give {wanted}")
+        shown = f" ({given})" if len(given) <= 40 and value is not None else ""
+        kind = "None" if value is None else type(value).__name__
+        article = (
+            "" if value is None else "an " if kind[0] in "aeiou" or kind == "ndarray" else "a "
+        )
+        raise UsageError(f"`{name}` is {article}{kind}{shown}: give {wanted}") from None
 
 
-def _fits(value: Any, hint: Any) -> bool:
+def _as_hinted(value: Any, hint: Any) -> Any:
+    """The value, or a TypeError if it does not fit."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
-        return any(_fits(value, part) for part in parts)
-    if origin is Literal:
-        return any(isinstance(value, type(part)) for part in parts)  # the name itself: elsewhere
-    if hint is int or hint is float:
-        number = numbers.Integral if hint is int else numbers.Real
-        return isinstance(value, number) and not isinstance(value, bool)
+        for part in parts:
+            with contextlib.suppress(TypeError):
+                return _as_hinted(value, part)
+        raise TypeError
     if origin is Sequence:
-        sequence = isinstance(value, Sequence) and not isinstance(value, str)
-        return sequence and all(_fits(item, parts[0]) for item in value)
-    if origin is Callable:
-        return callable(value)
-    if inspect.isclass(hint) and origin is None and hint is not Any:
-        return isinstance(value, hint)
-    return True
+        items = value.tolist() if getattr(value, "ndim", 0) == 1 else value
+        if not isinstance(items, Sequence) or isinstance(items, str | bytes):
+            raise TypeError
+        return [_as_hinted(item, parts[0]) for item in items]
+    if hint in _NUMBERS:
+        if not isinstance(value, _NUMBERS[hint]) or isinstance(value, bool):
+            raise TypeError
+        return hint(value)
+    fits = True
+    if origin is Literal:
+        fits = any(isinstance(value, type(part)) for part in parts)  # the name itself: elsewhere
+    elif hint is bool:
+        fits = type(value).__name__ in ("bool", "bool_")
+        value = bool(value) if fits else value
+    elif origin is Callable:
+        fits = callable(value)
+    elif inspect.isclass(hint) and origin is None and hint is not Any:
+        fits = isinstance(value, hint)
+    if not fits:
+        raise TypeError
+    return value
 
 
 def _wanted(hint: Any) -> Iterator[str]:

@@ -10,6 +10,7 @@ import errno
 import json
 import math
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,17 @@ _NOT_FLUSHABLE = (errno.EACCES, errno.EPERM, errno.EISDIR, errno.EBADF, errno.EI
 
 def short_path(path: Path) -> str:
     """A path as seen from the working folder, if it is below that."""
-    here = Path.cwd()
-    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+    return shorten_paths(str(path))
+
+
+def shorten_paths(message: str) -> str:
+    """A message in which paths below the working folder begin there."""
+    try:
+        here = f"{Path.cwd()}{os.sep}"
+    except OSError:  # the folder is gone
+        return message
+    # only where a path begins: /mnt/data/x has nothing to do with the folder /data
+    return re.sub(rf"(?<![^\s'\"(`]){re.escape(here)}(?=[^\s])", "", message)
 
 
 def canonical(value: Any) -> bytes:

@@ -12,7 +12,7 @@ Code that depends on the metric matches on it and ends in `assert_never`: a metr
 
 import os
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Literal, Protocol, assert_never
+from typing import Any, Literal, Protocol, assert_never, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from knnlm.errors import unknown
 
 Metric = Literal["l2", "ip"]
-METRICS: tuple[Metric, ...] = ("l2", "ip")
+METRICS: tuple[Metric, ...] = get_args(Metric)
 _STATES_AT_ONCE = 1 << 12
 
 

@@ -65,7 +65,7 @@ def test_the_length_of_a_text_is_limited_and_said(store: Datastore) -> None:
     [
         (lambda store: KNNLM(THREE), "`store` is an int \\(3\\): give Datastore or a path"),
         (lambda store: Datastore(NAME), "made by Datastore.build or Datastore.open"),
-        (lambda store: KNNLM(store).generate(NONE), "`prompt` is a NoneType .*: give a text"),
+        (lambda store: KNNLM(store).generate(NONE), "`prompt` is None: give a text"),
         (lambda store: store.combine("clusters"), "`components` is a str .*: give a list of texts"),
         (lambda store: store.queries(""), "text is an empty path"),
         (lambda store: KNNLM(store, lam=2.0), "lambda 2.0 is out of range"),

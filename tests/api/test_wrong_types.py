@@ -23,6 +23,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "Datastore.open": Datastore.open,
     "Datastore.build_index": Datastore.build_index,
     "Datastore.search": Datastore.search,
+    "Datastore.hidden_states": Datastore.hidden_states,
     "Datastore.queries": Datastore.queries,
     "Datastore.distill": Datastore.distill,
     "Datastore.combine": Datastore.combine,

@@ -49,7 +49,7 @@ def test_texts(capsys: pytest.CaptureFixture[str], tiny_model: Path, tmp_path: P
     assert "name one text" in complaint(capsys, 2, "build", tiny_model, "--out", tmp_path / "out")
     train = ("train", "--preset", "smoke", "--out", tmp_path / "model", "--text")
     assert "fewer than one window" in complaint(capsys, 1, *train, tmp_path / "short.txt")
-    assert "text has 0 tokens" in complaint(capsys, 1, *train, tmp_path / "empty.txt")
+    assert "training text is empty" in complaint(capsys, 1, *train, tmp_path / "empty.txt")
     (tmp_path / "line.txt").write_text("the cat sat on the mat\n" * 30)
     complained = complaint(capsys, 1, *train, tmp_path / "line.txt")
     assert "the validation text has" in complained

@@ -40,9 +40,26 @@ def test_a_parameter_is_shown_as_the_verbs_flag(verb: str, parameter: str, shown
 
 
 def test_arguments_are_not_flags() -> None:
-    assert (
-        in_commands("`model` is wrong, so is `store`", ["build"]) == "--model is wrong, so is store"
+    assert in_commands("`model` is wrong", ["build"]) == "MODEL is wrong"
+    assert in_commands("`store` is wrong", ["eval"]) == "STORE is wrong"
+    assert in_commands("run `KNNLM.tune` first", ["eval", "--exact", "my store"]) == (
+        "run 'knnlm tune 'my store'' first"
     )
+
+
+def test_only_paths_below_the_working_folder_are_shortened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    elsewhere = f"/mnt{tmp_path}/x"
+    assert in_commands(f"{tmp_path}/store is bad: see {elsewhere}", []) == (
+        f"store is bad: see {elsewhere}"
+    )
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert in_commands(f"{tmp_path}/store is bad", []) == f"{tmp_path}/store is bad"
 
 
 def test_without_a_verb_parameters_are_plain() -> None:

@@ -10,7 +10,7 @@ import torch
 from knnlm.components import Component, LearnedComponent, Mixture, QueryArrays
 from knnlm.components.base import Loader, SavedState, ScoredTokens, TargetScores
 from knnlm.components.head import Head
-from knnlm.components.saving import KINDS, StateLoader, load_component
+from knnlm.components.saving import COMPONENTS, StateLoader, load_component
 from knnlm.errors import DamagedError, KnnlmError, UsageError
 from knnlm.tensors import save_tensors
 from tests.components.examples import every_learned
@@ -35,7 +35,7 @@ def test_what_is_read_is_what_was_written(component: Component, tmp_path: Path) 
 
 
 def test_every_learned_kind_can_be_saved() -> None:
-    assert {kind_of(c) for c in every_learned()} == KINDS.keys() - {"knn", "full-datastore"}
+    assert {kind_of(c) for c in every_learned()} == COMPONENTS.keys() - {"knn", "full-datastore"}
 
 
 @pytest.mark.parametrize("component", every_learned(V, D), ids=kind_of)

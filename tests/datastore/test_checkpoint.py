@@ -8,13 +8,16 @@ from typing import Any
 import pytest
 
 from knnlm.datastore.build import build_entries
-from knnlm.datastore.table_writer import CHECKPOINT
+from knnlm.datastore.entries import open_entries
+from knnlm.datastore.npy import NpyWriter
+from knnlm.datastore.table import CHECKPOINT
 from knnlm.errors import KnnlmError
 from knnlm.files import read_json, write_json
 from knnlm.hidden_states import compute_entries
 from knnlm.models.load import LanguageModel
 from knnlm.text.documents import Document
 
+from .disk import Disk
 from .helpers import Texts, contents, library
 
 pytestmark = pytest.mark.usefixtures("small_groups")
@@ -151,3 +154,68 @@ def test_other_settings_do_not_continue_an_open_part(
     build_entries(lm, library(), tmp_path / "other", window=16, stride=8)
     assert groups.rows == every
     assert contents(tmp_path / "other") == contents(tmp_path / "whole")
+
+
+def test_a_torn_append_keeps_the_checkpoint_before_it(
+    tmp_path: Path, lm: LanguageModel, groups: Groups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build(lm, library(), tmp_path / "whole")
+    every, groups.rows = groups.rows, 0
+    real, calls = NpyWriter.write, 0
+
+    def torn(writer: NpyWriter, values: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 13:  # in the third group, some of whose columns are written
+            raise KeyboardInterrupt
+        real(writer, values)
+
+    monkeypatch.setattr(NpyWriter, "write", torn)
+    with pytest.raises(KeyboardInterrupt):
+        build(lm, library(), tmp_path / "torn")
+    computed, groups.rows = groups.rows, 0
+    build(lm, library(), tmp_path / "torn")
+    assert contents(tmp_path / "torn") == contents(tmp_path / "whole")
+    assert every - computed < groups.rows < every  # one group again, and no more
+
+
+def test_what_an_interrupted_commit_left_is_not_taken_in(
+    tmp_path: Path, lm: LanguageModel, groups: Groups
+) -> None:
+    build(lm, library(), tmp_path / "whole")
+    stopped(lm, library(), tmp_path / "torn", groups, after=3)
+    (tmp_path / "torn" / "parts/000000/documents.json.tmp").write_text("half")
+    (tmp_path / "torn" / "open.json.tmp").write_text("half")
+    build(lm, library(), tmp_path / "torn")
+    assert contents(tmp_path / "torn") == contents(tmp_path / "whole")
+
+
+def test_an_unfinished_build_is_called_that(
+    tmp_path: Path, lm: LanguageModel, groups: Groups, caplog: pytest.LogCaptureFixture
+) -> None:
+    stopped(lm, library(), tmp_path, groups, after=3)
+    with pytest.raises(KnnlmError, match="its build has not finished, run the same `Datastore"):
+        open_entries(tmp_path)
+    build_entries(lm, library(), tmp_path, window=16, stride=8)
+    assert "begun and not finished; they are replaced" in caplog.text
+
+
+def test_a_checkpoint_survives_a_power_failure(
+    tmp_path: Path, lm: LanguageModel, groups: Groups
+) -> None:
+    disk = Disk()
+    groups.left = 3
+    with disk.in_use(), pytest.raises(KeyboardInterrupt):
+        build(lm, library(), tmp_path / "store")
+    disk.lose_power(tmp_path / "store")
+    kept, groups.left, groups.rows = groups.rows, 10**9, 0
+    build(lm, library(), tmp_path / "store")
+    assert kept > 0
+    assert read_json(tmp_path / "store/manifest.json")["rows"] == kept + groups.rows
+
+
+def test_a_folder_of_other_files_is_not_built_into(tmp_path: Path, lm: LanguageModel) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(KnnlmError, match="holds other files: choose an empty or a new folder"):
+        build(lm, library(), tmp_path)
+    assert contents(tmp_path) == {"notes.txt": b"mine"}

@@ -177,7 +177,7 @@ def test_a_file_that_is_named_twice_is_read_once(
         (tmp_path / name).write_text(name)
     files = find_files([tmp_path / "b.txt", tmp_path, tmp_path / ".." / tmp_path.name], "train")
     assert [path.name for path in files.paths] == ["b.txt", "a.txt"]
-    assert "note: 3 files are named twice and read once" in caplog.text
+    assert "note: 5 names mean 2 files; each is read once" in caplog.text
 
 
 def test_documents_are_named_by_their_path_below_the_folder(tmp_path: Path) -> None:

@@ -125,11 +125,11 @@ def test_a_component_without_settings_says_how_to_tune_it(
     at, test, head = opened.path, texts["test"], ("--component", "head")
     for words in (("eval", at, "--text", test, *head), ("generate", at, "the", *head)):
         assert error_of(capsys, *words) == (
-            f"knnlm: {at} is not tuned for --component head: run 'knnlm tune' with the same "
+            f"knnlm: {at} is not tuned for --component head: run 'knnlm tune {at}' with the same "
             "settings first, or give --lambda and --tau"
         )
     mix = ("distill", at, "--text", texts["valid"], "--mix", "knn,head")
-    assert f"component head of {at} is not tuned: run 'knnlm tune' with --component head" in (
+    assert f"component head of {at} is not tuned: run 'knnlm tune {at}' with --component head" in (
         error_of(capsys, *mix)
     )
     with pytest.raises(KnnlmError, match="run `KNNLM.tune` with `component` head first"):

@@ -130,8 +130,7 @@ class Datastore:
             The datastore; its model is opened when it is first needed.
 
         Raises:
-            KnnlmError: There is no finished datastore in the folder.
-            DamagedError: A file is missing or has another size.
+            KnnlmError: There is no finished datastore in the folder, or a file is missing.
 
         Example:
             >>> store = Datastore.open("store", device="cpu")    # doctest: +SKIP
@@ -194,7 +193,7 @@ class Datastore:
             The index, open; its `manifest` holds the recall. One that was built before is opened.
 
         Raises:
-            UsageError: A name is unknown, a number is out of range, or FAISS refuses the factory.
+            UsageError: A name is unknown, or a number is out of range.
             KnnlmError: FAISS cannot build the index, or its recall is below the floor.
 
         Example:
@@ -236,7 +235,6 @@ class Datastore:
         Raises:
             UsageError: The width of the queries, k or the index does not fit, or a name is unknown.
             KnnlmError: The key is not stored, or the datastore has changed since it was indexed.
-            DamagedError: A file that is read is damaged.
 
         Example:
             >>> store.search(store.hidden_states("The with"), k=10).ids    # doctest: +SKIP
@@ -277,8 +275,7 @@ class Datastore:
         """What the model reads in an evaluation text, kept in the datastore's cache.
 
         Args:
-            text: A text that is not in the datastore; by default the one it was built from, if
-                that has splits.
+            text: A text that is not in the datastore; by default its own, if that has splits.
             split: Which part of it: "train", "valid" or "test".
             allow_overlap: Whether it may be in the datastore, where it retrieves itself.
 
@@ -295,8 +292,7 @@ class Datastore:
         """
         source = open_text(own_text(self.entries) if text is None else text, split)
         if not allow_overlap:
-            own = text is None
-            source = without_overlap(self.entries, source, self.model, own_split=own)
+            source = without_overlap(self.entries, source, self.model, own_split=text is None)
         return read_queries(self.entries, source, self.model)
 
     @check_types
@@ -317,8 +313,7 @@ class Datastore:
         """Make a small component from the entries, to be used instead of a search.
 
         Args:
-            text: The validation text; by default the one that the datastore was tuned on, or its
-                own.
+            text: The validation text; by default the last one, or the datastore's own.
             name: What to call it; its kind, and the key if one is given, by default.
             kind: "clusters", "head", "mixture-of-softmaxes" or "mlp".
             key: Which hidden state it reads; an MLP reads both.
@@ -333,8 +328,7 @@ class Datastore:
             The component with its tuned λ and τ; `KNNLM(store, component=name)` uses it.
 
         Raises:
-            UsageError: A setting is unknown, out of range or not for this kind; or the datastore is
-                not tuned, and `text` is left out or `soft_targets` is given.
+            UsageError: A setting is unknown, out of range or not for this kind.
             KnnlmError: The datastore lacks a hidden state that is read, or training diverges.
 
         Example:
@@ -370,7 +364,7 @@ class Datastore:
             The mixture with its tuned λ.
 
         Raises:
-            UsageError: Fewer than two components are named, or a name is unknown or impossible.
+            UsageError: Fewer than two components are named, or a name is unknown.
             KnnlmError: A component is not tuned.
 
         Example:
@@ -391,7 +385,6 @@ class Datastore:
 
         Raises:
             DamagedError: A file is damaged or missing.
-            KnnlmError: An index or a component is of another state of the datastore or its model.
 
         Example:
             >>> print(store.verify())    # doctest: +SKIP

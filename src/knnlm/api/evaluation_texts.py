@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 
 from knnlm.datastore import MANIFEST, Entries, build_entries, open_entries
-from knnlm.errors import DamagedError, UsageError
+from knnlm.errors import DamagedError, KnnlmError, UsageError
 from knnlm.evaluation import choose_settings, load_settings
 from knnlm.files import fingerprint
 from knnlm.hidden_states import StateReader
@@ -80,7 +80,10 @@ def last_validation_text(entries: Entries) -> Entries | None:
     if tuned is not None:
         for folder in sorted((entries.path / CACHE).glob("*")):
             if (folder / MANIFEST).is_file():
-                queries = open_entries(folder)
+                try:
+                    queries = open_entries(folder)
+                except KnnlmError:  # not finished, or damaged: read again when it is asked for
+                    continue
                 if fingerprint(queries.meta["text"]) == tuned.text:
                     queries.verify()
                     return queries

@@ -173,6 +173,10 @@ class KNNLM:
             >>> model.settings.lam, model.settings.tau                    # doctest: +SKIP
         """
         candidates = self._candidates(k)
+        if taus is not None and not taus:
+            raise UsageError("no `taus` given: give at least one")
+        for tau in taus or ():
+            check_temperature(tau)
         queries = self.store.queries(text, "valid", allow_overlap=allow_overlap)
         check_enough(queries.count)
         tuned = tune_best(candidates, queries, name=self.component_name, taus=taus).settings

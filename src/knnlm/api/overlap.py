@@ -53,14 +53,12 @@ def without_overlap(
     if overlap.large and not (few and overlap.share - overlap.documents_share < 0.2):
         raise UsageError(_refusal(overlap))
     if overlap.share >= _NOTED_SHARE or overlap.documents:
-        log.warning(
-            f"note: {overlap.share:.1%} of the text is in runs of tokens that the datastore holds too"
-        )
+        log.warning(f"note: {overlap.share:.1%} of the text is in passages of the datastore too")
     if not overlap.documents:
         return text
     log.warning(
-        f"note: {_named(overlap.documents)} {_are(overlap.documents)} in the datastore and left out "
-        f"({overlap.documents_share:.1%} of the text)"
+        f"note: {_named(overlap.documents)} {_are(overlap.documents)} in the datastore and left "
+        f"out ({overlap.documents_share:.1%} of the text)"
     )
     return WithoutDocuments(text, tuple(overlap.documents))
 
@@ -96,16 +94,14 @@ def _text_overlap(entries: Entries, text: Source, lm: LanguageModel) -> TextOver
 
 
 def _refusal(overlap: TextOverlap) -> str:
-    subject = f"{overlap.share:.0%} of the text is"
+    share = f"{overlap.share:.0%} of the text"
+    subject = f"{share} is in the datastore, where every token retrieves itself"
     if overlap.documents:
         subject = (
-            f"{_named(overlap.documents)} {_are(overlap.documents)} in the datastore, and "
-            f"{overlap.share:.0%} of the text is"
+            f"{_named(overlap.documents)} {_are(overlap.documents)} in the datastore, where every "
+            f"token retrieves itself ({share})"
         )
-    return (
-        f"{subject} in runs of tokens that the datastore holds too, where every token retrieves "
-        "itself: give another text, or allow it with `allow_overlap`"
-    )
+    return f"{subject}: give another text, or allow it with `allow_overlap`"
 
 
 def _named(names: list[str]) -> str:

@@ -1,5 +1,6 @@
 """knnlm distill"""
 
+import shlex
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -120,8 +121,8 @@ def distill(
             epochs=epochs,
             seed=seed or 0,
         )
-    test = text.flag_for("TEST", opened)
-    lines = [*_lines(made, opened), f"next: knnlm eval {store}{test} --component {made.name}"]
+    test, quoted = text.flag_for("TEST", opened), shlex.quote(str(store))
+    lines = [*_lines(made, opened), f"next: knnlm eval {quoted}{test} --component {made.name}"]
     fields = made.settings.as_json()
     del fields["retrieval"]
     show(json, {**made.record, **fields, "name": made.name}, lines)

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from knnlm.errors import UsageError, unknown
+from knnlm.cli.options import Device, Model
+from knnlm.errors import UsageError
 
 if TYPE_CHECKING:
     from knnlm.api import KNNLM, Datastore
@@ -109,20 +110,13 @@ class ModelOptions:
         str | None,
         typer.Option("--score", help="index (the index's own scores) or exact (recomputed)."),
     ] = None
-    model: Annotated[
-        str | None, typer.Option("--model", help="The datastore's model, if it has moved.")
-    ] = None
-    device: Annotated[
-        str | None,
-        typer.Option("--device", help="cpu, cuda, cuda:1 …; default cuda where there is one."),
-    ] = None
+    model: Model = None
+    device: Device = None
 
     def open(self, store: Path, settings: "SettingOptions | None" = None) -> "KNNLM":
         """The datastore's kNN-LM with these options."""
         from knnlm.api import KNNLM
 
-        if self.score not in (None, "index", "exact"):
-            raise unknown("score", str(self.score), ("index", "exact"))
         given: dict[str, Any] = dataclasses.asdict(self)
         given |= {} if settings is None else dataclasses.asdict(settings)
         return KNNLM(store, **{**given, "component": self.component or "knn"})
@@ -153,6 +147,8 @@ def by_option(verb: Callable[..., None]) -> Callable[..., None]:
             given[name] = group(**options)
         verb(**given)
 
+    names = [field.name for group in groups.values() for field in dataclasses.fields(group)]
+    assert len(names) == len(set(names)), f"groups of {verb.__name__} share an option"
     parameters: list[inspect.Parameter] = []
     for name, parameter in inspect.signature(verb).parameters.items():
         if name in groups:

@@ -3,10 +3,9 @@
 0 done; 1 could not do it; 2 wrong usage. Verbs import heavy libraries when they run, so that --help
 is fast."""
 
-import os
 import re
+import shlex
 import sys
-from pathlib import Path
 from typing import Any
 
 import typer
@@ -26,6 +25,7 @@ from knnlm.cli import (
 )
 from knnlm.cli.groups import by_option
 from knnlm.errors import KnnlmError
+from knnlm.files import shorten_paths
 from knnlm.progress import messages_on_stderr
 from knnlm.version import __version__
 
@@ -128,17 +128,18 @@ def in_commands(message: str, arguments: list[str]) -> str:
     verbs have ("build it with `keys` att") gets their flag. Paths below the working folder are
     shown from there, as the user gave them.
     """
-    message = message.replace(f"{Path.cwd()}{os.sep}", "")
+    message = shorten_paths(message)
     if "`" not in message:
         return message
     command: Any = typer.main.get_command(app)
     verbs = {name: _flags(verb) for name, verb in command.commands.items()}
-    own = next((verbs[word] for word in arguments if word in verbs), {})
+    verb = next((word for word in arguments if word in verbs), "")
+    own, store = verbs.get(verb, {}), _store(command, verb, arguments)
 
     def command_or_flag(quoted: re.Match[str]) -> str:
         name = quoted[1]
         if name in _VERBS:
-            return f"'knnlm {_VERBS[name]}'"
+            return f"'knnlm {_VERBS[name]}{'' if name == 'train' else store}'"
         others = {flags[name] for flags in verbs.values() if name in flags}
         return own.get(name, others.pop() if len(others) == 1 else name)
 
@@ -146,8 +147,21 @@ def in_commands(message: str, arguments: list[str]) -> str:
 
 
 def _flags(verb: Any) -> dict[str, str]:
-    """The flag of each parameter that a verb has one for."""
-    return {o.name: o.opts[0] for o in verb.params if o.opts[0].startswith("-")}
+    """The flag of each parameter of a verb; the name in the usage line where it has none."""
+    return {
+        option.name: option.opts[0] if option.opts[0].startswith("-") else option.name.upper()
+        for option in verb.params
+    }
+
+
+def _store(command: Any, verb: str, arguments: list[str]) -> str:
+    """The STORE that a verb was given, after a space, for commands that are advised."""
+    if not verb:
+        return ""
+    given = arguments[arguments.index(verb) + 1 :]
+    context = command.commands[verb].make_context(verb, list(given), resilient_parsing=True)
+    store = context.params.get("store")
+    return "" if store is None else f" {shlex.quote(str(store))}"
 
 
 def main() -> None:

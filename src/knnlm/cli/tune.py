@@ -40,8 +40,10 @@ def tune(
     fields = tuned.as_json()
     fields = {**(fields.pop("retrieval") or {}), **fields}
     following = f"knnlm eval {shlex.quote(str(store))}{text.flag_for('TEST', knnlm.store)}"
-    following += " --exact" if model.exact else f" --index {model.index}" if model.index else ""
-    following += f" --component {model.component}" if model.component else ""
+    for name in ("component", "key", "metric", "index", "score"):
+        value = getattr(model, name)
+        following += f" --{name} {value}" if value else ""
+    following += " --exact" if model.exact else ""
     show(json, fields, [str(tuned), tuned.validation, f"next: {following}"])
 
 

@@ -7,6 +7,7 @@ kept with a datastore is found by name (stored.py). λ is not here: evaluation/ 
 
 from knnlm.components.base import Component as Component
 from knnlm.components.base import LearnedComponent as LearnedComponent
+from knnlm.components.base import Loader as Loader
 from knnlm.components.base import Logs as Logs
 from knnlm.components.base import Queries as Queries
 from knnlm.components.base import QueryArrays as QueryArrays

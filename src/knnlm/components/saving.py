@@ -22,7 +22,7 @@ from knnlm.datastore import Entries
 from knnlm.errors import DamagedError, KnnlmError, unknown
 from knnlm.tensors import read_tensors
 
-KINDS: dict[str, type[Component]] = {
+COMPONENTS: dict[str, type[Component]] = {
     component.kind: component
     for component in (KNN, FullDatastore, Clusters, Head, MixtureOfSoftmaxes, MLP, Mixture)
 }
@@ -62,9 +62,9 @@ class StateLoader(NamedTuple):
         Raises:
             UsageError: The kind is unknown.
         """
-        if state.kind not in KINDS:
-            raise unknown("kind of component", state.kind, KINDS)
-        return KINDS[state.kind].from_saved_state(state, self)
+        if state.kind not in COMPONENTS:
+            raise unknown("kind of component", state.kind, COMPONENTS)
+        return COMPONENTS[state.kind].from_saved_state(state, self)
 
 
 def load_component(file: Path, entries: Entries | None = None) -> Saved:

@@ -23,7 +23,7 @@ from knnlm.datastore.entries import (
     open_entries,
 )
 from knnlm.datastore.estimate import estimate_build
-from knnlm.datastore.table import ColumnType, Table, open_table
+from knnlm.datastore.table import CHECKPOINT, MANIFEST, ColumnType, Table, open_table
 from knnlm.datastore.table_writer import TableWriter
 from knnlm.errors import KnnlmError, UsageError
 from knnlm.files import write_lock
@@ -149,6 +149,9 @@ def _check_request(out: Path, dtype: str) -> None:
         raise UsageError(f"unknown dtype '{dtype}': choose one of {', '.join(DTYPES)}")
     if (out / "config.json").is_file():
         raise KnnlmError(f"{out} is a model folder: choose another `path` for the datastore")
+    ours = {MANIFEST, CHECKPOINT, f"{CHECKPOINT}.tmp", f"{MANIFEST}.tmp", ".lock", "parts"}
+    if out.is_dir() and not ours & {file.name for file in out.iterdir()} and any(out.iterdir()):
+        raise KnnlmError(f"{out} holds other files: choose an empty or a new folder with `path`")
 
 
 def _default_keys(lm: LanguageModel, att_module: str | None) -> tuple[str, ...]:

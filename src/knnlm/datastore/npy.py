@@ -57,11 +57,12 @@ class NpyWriter:
         if not exact:
             raise ValueError(f"some values do not fit {self.dtype}")
         self._file.write(converted.data)
+        self.rows += len(values)  # first: a checkpoint after Ctrl-C must not count too few
         self._digest.update(converted.data)
-        self.rows += len(values)
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
-        """Rows start … stop-1 of those written so far."""
+        """Rows start … stop-1, as far as they are written."""
+        stop = min(stop, self.rows)
         shape = (stop - start, self.width) if self.width else (stop - start,)
         self._file.seek(len(self._header()) + start * self._row_bytes)
         data = self._file.read((stop - start) * self._row_bytes)

@@ -5,7 +5,8 @@ manifest.
     TABLE/parts/000000/<column>.npy   (rows,) or (rows, width), C order
 
 Rows exist once a manifest names their part, and the manifest is replaced in one step after the
-part's bytes are on disk: a killed writer loses its open part and nothing else. Readers memory-map.
+part's bytes are on disk: a killed writer loses what it appended since its last commit or
+checkpoint, and nothing else. Readers memory-map.
 Nothing is ever unpickled. Entries and neighbor caches are both tables."""
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -187,7 +188,7 @@ def _memory_map(path: Path, part: Mapping[str, Any], name: str, column: ColumnTy
 
 
 FORMAT = 2
-MANIFEST = "manifest.json"
+MANIFEST, CHECKPOINT = "manifest.json", "open.json"
 RESTORE = "restore it from a copy, or delete the folder and make it again"
 _KIND_NAMES = {"states": "datastore", "neighbors": "neighbor cache"}
 
@@ -253,4 +254,6 @@ def difference(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
 def _hint(path: Path) -> str:
     if (path / "config.json").is_file():
         return "it is a model folder, make a datastore from it with `Datastore.build`"
+    if (path / CHECKPOINT).is_file():
+        return "its build has not finished, run the same `Datastore.build` again to resume it"
     return "check the path"

@@ -13,7 +13,14 @@ from typing import Any, Self
 from numpy.typing import NDArray
 
 from knnlm.datastore.npy import NpyWriter
-from knnlm.datastore.table import FORMAT, MANIFEST, ColumnType, difference, read_manifest
+from knnlm.datastore.table import (
+    CHECKPOINT,
+    FORMAT,
+    MANIFEST,
+    ColumnType,
+    difference,
+    read_manifest,
+)
 from knnlm.errors import DamagedError, KnnlmError
 from knnlm.files import (
     checksum_file,
@@ -24,8 +31,7 @@ from knnlm.files import (
     write_bytes,
     write_json,
 )
-
-CHECKPOINT = "open.json"
+from knnlm.progress import log
 
 
 class TableWriter:
@@ -127,6 +133,9 @@ class TableWriter:
         with explain_os_errors(self.path):
             for writer in self._open.values():
                 writer.flush()
+            folder = self._folder(len(self.manifest["parts"]))
+            for changed in (folder, folder.parent, self.path):
+                sync_folder(changed)
         write_json(
             self.path / CHECKPOINT,
             {
@@ -217,7 +226,8 @@ class TableWriter:
 
     def _drop_checkpoint(self) -> None:
         with explain_os_errors(self.path):
-            (self.path / CHECKPOINT).unlink(missing_ok=True)
+            for name in (CHECKPOINT, f"{CHECKPOINT}.tmp"):  # the latter of a killed writer
+                (self.path / name).unlink(missing_ok=True)
 
     def _read_checkpoint(self) -> dict[str, Any] | None:
         """The checkpoint of this table's open part; None if it is damaged or of another part."""
@@ -226,8 +236,13 @@ class TableWriter:
             kept = read_json(file, newest_format=FORMAT) if file.is_file() else {}
         except DamagedError:
             return None
-        expected = {"made_from": self._made_from, "part": len(self.manifest["parts"])}
-        return kept if {key: kept.get(key) for key in expected} == expected else None
+        if kept and kept.get("made_from") != self._made_from:
+            log.warning(
+                f"note: {self.path} holds {kept.get('rows', 0):,} entries of another text or other "
+                "settings, begun and not finished; they are replaced"
+            )
+            return None
+        return kept if kept.get("part") == len(self.manifest["parts"]) else None
 
     def _folder(self, number: int) -> Path:
         return self.path / "parts" / f"{number:06d}"

@@ -4,9 +4,10 @@ would flatter.
     share = tokens inside runs of RUN tokens that the datastore holds too / all tokens
 
 Runs are compared by rolling hashes of normalized tokens: case, white space and punctuation do not
-count. Documents shorter than a run are compared as a whole. So a copy is recognized whatever its line ends, its container, its indentation or how it is
-wrapped, and so is a part of one. Other text of the same kind shares a few such runs (license notes,
-tables), which is why a share is allowed; docs/LOG.md has the measurements behind the limits.
+count. Documents shorter than a run are compared as a whole. So a copy is recognized whatever its
+line ends, its container, its indentation or how it is wrapped, and so is a part of one. Other text
+of the same kind shares a few such runs (license notes, tables), which is why a share is allowed;
+docs/LOG.md has the measurements behind the limits.
 """
 
 from collections.abc import Sequence

@@ -17,6 +17,10 @@ from knnlm.report.results import ConditionResult
 from knnlm.report.sentences import PERPLEXITY
 
 
+def _spread(units: float | None) -> str:
+    return "" if units is None else f"{significant(units)} spread"
+
+
 class _Filled(NamedTuple):
     """A column, the field of a `ConditionResult` that it shows, and how that is written."""
 
@@ -126,7 +130,9 @@ _GROUPS: dict[str, tuple[_Filled, ...]] = {
             significant,
             "The retrieval temperature that divides the neighbors' scores, tuned on the validation "
             "text; below it, the same in units of the spread of those scores.",
-            note=lambda result: f"{significant(result.tau_units or 0)} spread",
+            note=lambda result: (
+                "" if result.tau_units is None else f"{significant(result.tau_units)} spread"
+            ),
         ),
         _Filled("k", "k", count, "How many neighbors are retrieved for each token."),
     ),

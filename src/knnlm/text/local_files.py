@@ -112,7 +112,7 @@ def find_files(
             raise UsageError(f"there is no file or folder {path}: check the path of the text")
     different = {file.resolve(): file for file in reversed(files)}  # the first name of each stays
     if len(different) < len(files):
-        log.warning(f"note: {len(files) - len(different)} files are named twice and read once")
+        log.warning(f"note: {len(files):,} names mean {len(different):,} files; each is read once")
     unique = tuple(file for file in files if different.pop(file.resolve(), None))
     return Files(unique, _root(paths, unique), from_folder=folders > 0, meta=dict(meta or {}))
 

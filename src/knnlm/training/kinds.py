@@ -1,7 +1,8 @@
 """The kinds of component that can be learned from a datastore, as data.
 
-A new kind is a class in components/, a line in `KINDS` here, and a module that trains it in
-initial.py.
+A new kind is a class in components/, listed in saving.py there, a name in `Kind` and a line in
+`KINDS` here, a module that trains it in initial.py, and its name in the help of `--kind`
+(cli/distill.py).
 """
 
 from collections.abc import Callable
@@ -111,18 +112,20 @@ def checked_kind(name: str) -> Kind:
 def component_spec(
     entries: Entries, kind: str, key: str | None, size: int | None, metric: str | None
 ) -> ComponentSpec:
-    """Which component to learn from a datastore; what is None is usual for its kind.
+    """Which component to learn from a datastore; what is None is the default of its kind.
 
     Raises:
         UsageError: The kind does not have such a key or metric.
         KnnlmError: The datastore does not hold the hidden states that the kind reads.
     """
     name = checked_kind(kind)
-    usual = KINDS[name]
-    chosen = usual.metrics[0] if metric is None else checked_metric(metric)
-    if chosen not in usual.metrics:
-        raise UsageError(f"a {name} component scores by inner product: leave out `metric`")
-    if usual.reads_every_key:
+    known = KINDS[name]
+    chosen = known.metrics[0] if metric is None else checked_metric(metric)
+    if chosen not in known.metrics:
+        raise UsageError(
+            f"a {name} component compares by {' or '.join(known.metrics)} only: leave out `metric`"
+        )
+    if known.reads_every_key:
         if key is not None:
             raise UsageError(f"an {name} component reads att and ffn: leave out `key`")
         if not set(KEYS) <= set(entries.keys):
@@ -133,7 +136,7 @@ def component_spec(
     width = entries.key(entries.keys[0]).type.width
     return ComponentSpec(
         kind=name,
-        keys=tuple(KEYS) if usual.reads_every_key else (key or entries.keys[0],),
-        size=usual.default_size(entries, width) if size is None else size,
+        keys=tuple(KEYS) if known.reads_every_key else (key or entries.keys[0],),
+        size=known.default_size(entries, width) if size is None else size,
         metric=chosen,
     )

@@ -94,6 +94,8 @@ def train(
             log.info(f"{out} is trained already")
             return finished
         _refuse_other_runs(out, recipe)
+        if not any(document.text.strip() for document in train_text):
+            raise KnnlmError("the training text is empty: give a file with text in it")
         tokenizer = _tokenizer(out, train_text, preset)
         tokens = joined_tokens(tokenizer, train_text)
         valid = validation_windows(
