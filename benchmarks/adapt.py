@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from records import keep_record
 
 import knnlm
 from knnlm.api import KNNLM, Datastore
@@ -131,11 +132,7 @@ def main() -> None:
         "knnlm": knnlm.__version__,
     }
     print(json.dumps(record, indent=1))
-    if given.into is not None:
-        kept = json.loads(given.into.read_text()) if given.into.is_file() else {}
-        given.into.write_text(
-            json.dumps({**kept, given.name: record}, indent=1, ensure_ascii=False) + "\n"
-        )
+    keep_record(given.into, given.name, record)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from records import keep_record
 
 import knnlm
 from knnlm.api import KNNLM, Datastore
@@ -112,11 +113,7 @@ def main() -> None:
         record["clusters"].append(compressed(store, test, search, given, count))
         print(json.dumps(record["clusters"][-1]), flush=True)
     remove(store)
-    if given.into is not None:
-        kept = json.loads(given.into.read_text()) if given.into.is_file() else {}
-        given.into.write_text(
-            json.dumps({**kept, given.name: record}, indent=1, ensure_ascii=False) + "\n"
-        )
+    keep_record(given.into, given.name, record)
 
 
 if __name__ == "__main__":

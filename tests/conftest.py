@@ -9,6 +9,7 @@ import torch
 from hypothesis import HealthCheck, settings
 
 from knnlm import KNNLM, Datastore
+from knnlm.models.load import LanguageModel, load_model
 from knnlm.models.presets import SMOKE, new_model
 from knnlm.text.local_files import Files
 from knnlm.text.tokenizer import train_tokenizer
@@ -72,6 +73,12 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory, texts: dict[str, Path])
     new_model(preset, len(tokenizer), tokenizer.bos_token_id).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def lm(tiny_model: Path) -> LanguageModel:
+    """The tiny model, open; nobody may change it."""
+    return load_model(tiny_model)
 
 
 @pytest.fixture(scope="session")

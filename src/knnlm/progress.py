@@ -52,12 +52,13 @@ def messages_on_stderr(rewrite: Callable[[str], str] | None = None) -> Iterator[
     Args:
         rewrite: What is made of each message before it is printed.
     """
-    before = _HANDLER.always, _HANDLER.rewrite
+    before, level = (_HANDLER.always, _HANDLER.rewrite), log.level
     _HANDLER.always, _HANDLER.rewrite = True, rewrite
     try:
         yield
     finally:
         _HANDLER.always, _HANDLER.rewrite = before
+        log.setLevel(level)
 
 
 class ProgressBar:

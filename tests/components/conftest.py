@@ -1,18 +1,11 @@
 """A small datastore of the tiny model with an index, and an evaluation text of it."""
 
-from pathlib import Path
-
 import pytest
 
 from knnlm.api import Datastore
 from knnlm.datastore.entries import Entries
-from knnlm.models.load import LanguageModel, load_model
+from knnlm.models.load import LanguageModel
 from tests.conftest import prose
-
-
-@pytest.fixture(scope="session")
-def lm(tiny_model: Path) -> LanguageModel:
-    return load_model(tiny_model)
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from knnlm.datastore.build import build_entries
-from knnlm.models.load import LanguageModel, load_model
+from knnlm.models.load import LanguageModel
 
 from .helpers import library
 
@@ -16,12 +16,6 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is flushed to the real disk: no test pulls the plug, and those that pretend to bring
     their own disk."""
     monkeypatch.setattr(os, "fsync", lambda _: None)
-
-
-@pytest.fixture(scope="session")
-def lm(tiny_model: Path) -> LanguageModel:
-    """The tiny model, opened."""
-    return load_model(tiny_model)
 
 
 @pytest.fixture

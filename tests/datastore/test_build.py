@@ -197,3 +197,13 @@ def test_stores_of_different_texts_have_different_fingerprints(
     made = [Texts([Document("d", sentence(20, seed))]) for seed in range(3)]
     stores = [build_entries(lm, source, tmp_path / str(i)) for i, source in enumerate(made)]
     assert len({store.fingerprint for store in stores}) == 3
+
+
+def test_copies_inside_a_text_are_counted(
+    tmp_path: Path, lm: LanguageModel, caplog: pytest.LogCaptureFixture
+) -> None:
+    documents = [
+        Document(f"{n}", "the cat sat on a mat" if n % 3 else f"mat {n}") for n in range(9)
+    ]
+    build_entries(lm, Texts(documents), tmp_path)
+    assert "note: 5 of 9 documents are copies of others" in caplog.text

@@ -6,12 +6,7 @@ import pytest
 
 from knnlm.api import Datastore
 from knnlm.datastore.entries import Entries
-from knnlm.models.load import LanguageModel, load_model
-
-
-@pytest.fixture(scope="session")
-def lm(tiny_model: Path) -> LanguageModel:
-    return load_model(tiny_model)
+from knnlm.models.load import LanguageModel
 
 
 @pytest.fixture(scope="session")

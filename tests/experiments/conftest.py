@@ -7,7 +7,6 @@ import pytest
 from knnlm.experiments import ExistingLM, Texts
 from tests.experiments.coverage import texts_of
 from tests.search.conftest import built as built
-from tests.search.conftest import lm as lm
 from tests.search.conftest import queries as queries
 from tests.search.conftest import store as store
 

@@ -19,7 +19,6 @@ from knnlm.paper.findings import Records
 from knnlm.paper.scales import SMOKE_SCALE, Scale
 from knnlm.search.retrieval import Retrieval, Search
 from tests.search.conftest import built as built
-from tests.search.conftest import lm as lm
 from tests.search.conftest import queries as queries
 from tests.search.conftest import store as store
 

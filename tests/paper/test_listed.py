@@ -14,7 +14,6 @@ from knnlm.paper.listed import distances, likeliest, logits, relisted
 from knnlm.search.neighbors import Neighbors
 from tests.arrays import InMemory
 from tests.search.conftest import built as built
-from tests.search.conftest import lm as lm
 from tests.search.conftest import queries as queries
 from tests.search.conftest import store as store
 

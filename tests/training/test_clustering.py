@@ -17,7 +17,6 @@ from knnlm.training.fit import FitSettings
 from knnlm.training.initial import initial_clusters
 from knnlm.training.learn import learn
 from tests.search.conftest import built as built
-from tests.search.conftest import lm as lm
 from tests.search.conftest import queries as queries
 from tests.search.conftest import store as store
 

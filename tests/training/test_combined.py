@@ -17,7 +17,6 @@ from knnlm.huggingface.model import KNNLMForCausalLM
 from knnlm.models.load import LanguageModel
 from knnlm.training.distillation import load_distilled
 from tests.search.conftest import built as built
-from tests.search.conftest import lm as lm
 from tests.search.conftest import store as store
 from tests.training.distilling import HEAD, HEAD_WORDS, error_of, first_tokens, json_of
 

@@ -21,7 +21,6 @@ from knnlm.training.kinds import ComponentSpec
 from knnlm.training.learn import DEFAULT_FIT
 from tests.conftest import prose
 from tests.search.conftest import built as built
-from tests.search.conftest import lm as lm
 from tests.search.conftest import store as store
 from tests.training.distilling import HEAD, HEAD_WORDS, error_of, json_of
 

@@ -22,7 +22,6 @@ from knnlm.models.load import LanguageModel
 from knnlm.training.distillation import load_distilled
 from tests.conftest import prose
 from tests.search.conftest import built as built
-from tests.search.conftest import lm as lm
 from tests.search.conftest import store as store
 from tests.training.distilling import HEAD, QUICK, files_in, first_tokens
 

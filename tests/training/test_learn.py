@@ -22,7 +22,6 @@ from knnlm.training.kinds import ComponentSpec
 from knnlm.training.learn import learn
 from knnlm.training.objectives import InterpolatedLoss
 from tests.search.conftest import built as built
-from tests.search.conftest import lm as lm
 from tests.search.conftest import queries as queries
 from tests.search.conftest import store as store
 

@@ -22,7 +22,6 @@ from knnlm.training.kinds import ComponentSpec
 from knnlm.training.learn import learn
 from knnlm.training.objectives import SoftTargetLoss
 from knnlm.training.soft_targets import KEPT, soft_targets
-from tests.search.conftest import lm as lm
 from tests.search.test_other_documents import many as many
 
 

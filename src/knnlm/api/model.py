@@ -23,6 +23,7 @@ from knnlm.components import (
 from knnlm.datastore import Entries
 from knnlm.errors import UsageError
 from knnlm.evaluation import (
+    FEW_TOKENS,
     TunedSettings,
     check_enough,
     check_lambda,
@@ -212,6 +213,10 @@ class KNNLM:
         queries = self.store.queries(text, split, allow_overlap=allow_overlap)
         if settings.text == fingerprint(queries.meta["text"]):
             log.warning("note: λ and τ were tuned on this very text, which flatters the result")
+        if queries.count < FEW_TOKENS:
+            log.warning(
+                f"note: {queries.count:,} tokens are few, so another text may give other numbers"
+            )
         return EvaluationResult.of(evaluate(self.component, queries, settings), settings)
 
     @check_types

@@ -10,6 +10,7 @@ is `knnlm eval STORE --text … --dataset … --embedded --component … --json`
 import dataclasses
 import functools
 import inspect
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ import typer
 
 from knnlm.cli.options import Device, Model
 from knnlm.errors import UsageError
+from knnlm.progress import log
 
 if TYPE_CHECKING:
     from knnlm.api import KNNLM, Datastore
@@ -48,6 +50,13 @@ class TextOptions:
             help="The built-in text: docstrings and language reference of this Python.",
         ),
     ] = False
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="List every file that is skipped, and why.")
+    ] = False
+
+    def __post_init__(self) -> None:
+        if self.verbose:
+            log.setLevel(logging.DEBUG)
 
     def named(self) -> "Text":
         """The text that --text, --dataset or --embedded names: exactly one of them."""
@@ -61,7 +70,7 @@ class TextOptions:
         from knnlm.text import HubDataset, PythonDocs
 
         if sum([bool(self.text), self.dataset is not None, self.embedded]) > 1:
-            raise UsageError("name one text: --text PATH…, --dataset NAME or --embedded")
+            raise UsageError("two texts are named: give --text, --dataset or --embedded alone")
         if self.embedded:
             return PythonDocs()
         if self.dataset is not None:

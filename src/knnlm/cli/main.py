@@ -45,6 +45,7 @@ _SWITCHES = (
     "--json",
     "--exact",
     "--allow-overlap",
+    "--verbose",
     "--embedded",
     "--logprobs",
     "--sample",

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import xxhash
 
 from knnlm.datastore.entries import (
     DOCUMENTS,
@@ -220,6 +221,7 @@ class _Build:
         self.begun_documents: list[DocumentInfo] = []  # since the last commit
         self.metadata: list[dict[str, Any]] = []  # of the same documents
         self.documents = self.words = self.entries = 0  # so far
+        self.contents: set[int] = set()  # a hash of each document's tokens
 
     def run(self, text: Source) -> None:
         try:
@@ -270,6 +272,7 @@ class _Build:
                     f"only {limit}: use the tokenizer that the model was trained with"
                 )
             self.documents, self.words = number + 1, self.words + encoded.words
+            self.contents.add(xxhash.xxh3_64_intdigest(tokens.tobytes()))
             self.begun_documents.append(
                 DocumentInfo(encoded.name, len(tokens), encoded.words, int(tokens[0]))
             )
@@ -310,6 +313,8 @@ class _Build:
                 f"the text is shorter than the one {self.writer.path} was begun with: choose "
                 "another `path`"
             )
+        if copies := self.documents - len(self.contents):
+            log.warning(f"note: {copies:,} of {self.documents:,} documents are copies of others")
         self._commit()
         self.writer.finish(
             {

@@ -33,6 +33,7 @@ from knnlm.evaluation.settings import choose_settings as choose_settings
 from knnlm.evaluation.settings import forget_settings as forget_settings
 from knnlm.evaluation.settings import load_settings as load_settings
 from knnlm.evaluation.settings import save_settings as save_settings
+from knnlm.evaluation.tuning import FEW_TOKENS as FEW_TOKENS
 from knnlm.evaluation.tuning import TemperaturePoint as TemperaturePoint
 from knnlm.evaluation.tuning import TunedComponent as TunedComponent
 from knnlm.evaluation.tuning import best_temperature as best_temperature
