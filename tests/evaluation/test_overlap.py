@@ -79,6 +79,7 @@ def test_a_copy_is_refused(store: Datastore, tmp_path: Path, leak: str) -> None:
         KNNLM(store, lam=0.5, tau=1.0).evaluate(tmp_path / name)
 
 
+@pytest.mark.pipeline
 def test_whoever_means_it_may(store: Datastore, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(TRAIN)
     result = KNNLM(store, lam=0.5, tau=1e-3).evaluate(tmp_path / "a.txt", allow_overlap=True)
@@ -87,6 +88,7 @@ def test_whoever_means_it_may(store: Datastore, tmp_path: Path) -> None:
         KNNLM(store, lam=0.5, tau=1e-3).evaluate(tmp_path / "a.txt")
 
 
+@pytest.mark.pipeline
 def test_other_text_of_the_same_words_is_taken(
     store: Datastore, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -14,6 +14,8 @@ from knnlm.evaluation.settings import choose_settings, load_settings, save_setti
 from knnlm.experiments.knn_condition import KNNCondition
 from knnlm.experiments.workspace import Workspace
 
+pytestmark = pytest.mark.pipeline
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -94,6 +94,7 @@ def test_what_was_made_with_something_else_is_measured_again(
     assert load_records(out)[condition.name]["made_with"] == "second"
 
 
+@pytest.mark.pipeline
 def test_killed_runs_end_with_the_same_results(
     tmp_path: Path, prose: Texts, texts: dict[str, Path], tiny_model: Path
 ) -> None:

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from knnlm.experiments.texts import HubArticles, Portions, open_texts
 from knnlm.text.hub import HubDataset
 
@@ -28,6 +30,7 @@ def test_lines_of_the_hub_are_joined_into_articles(tmp_path: Path) -> None:
     assert joined[0].line_ends
 
 
+@pytest.mark.pipeline
 def test_portions_are_of_each_document() -> None:
     portions = Portions(documents=3, train_characters=50, valid_characters=60, test_characters=70)
     texts = open_texts("embedded", portions)

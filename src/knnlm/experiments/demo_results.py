@@ -155,7 +155,7 @@ def _next_commands(out: str) -> tuple[str, ...]:
         f"knnlm generate {out}/store 'The with statement is used' --max-new-tokens 20 --explain",
         f"knnlm eval {out}/store --embedded --component {COMPONENT_KIND}   # on all of the test "
         "text, so with other numbers",
-        f"knnlm build {out}/model --text YOUR_FOLDER --out mystore",
-        "knnlm tune mystore --text SOME_OF_YOUR_TEXT",
-        "knnlm eval mystore --text OTHER_TEXT_OF_YOURS",
+        f"knnlm build {out}/model --text YOUR_FOLDER --split 90,5,5 --out mystore",
+        "knnlm tune mystore",
+        "knnlm eval mystore",
     )
