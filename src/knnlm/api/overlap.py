@@ -9,7 +9,7 @@ from typing import Any
 
 from knnlm.datastore import Entries
 from knnlm.errors import DamagedError, UsageError
-from knnlm.evaluation import find_overlap, normalized_tokens
+from knnlm.evaluation import LARGE_SHARE, find_overlap, normalized_tokens
 from knnlm.files import fingerprint, read_json, write_json
 from knnlm.models import LanguageModel
 from knnlm.progress import log
@@ -49,8 +49,9 @@ def without_overlap(
         UsageError: Too much of it is in the datastore.
     """
     overlap = _text_overlap(entries, text, lm)
-    few = own_split and len(overlap.documents) < overlap.total
-    if overlap.large and not (few and overlap.share - overlap.documents_share < 0.2):
+    rest = overlap.share - overlap.documents_share
+    copies_only = len(overlap.documents) < overlap.total and rest < LARGE_SHARE
+    if overlap.large and not (own_split and copies_only):
         raise UsageError(_refusal(overlap))
     if overlap.share >= _NOTED_SHARE or overlap.documents:
         log.warning(f"note: {overlap.share:.1%} of the text is in passages of the datastore too")
@@ -74,18 +75,18 @@ def _text_overlap(entries: Entries, text: Source, lm: LanguageModel) -> TextOver
         except (DamagedError, TypeError):
             log.warning(f"{file} is damaged; looking for overlap again")
     documents = list(encode_documents(lm.tokenizer, text))
-    found = find_overlap(
+    counted = find_overlap(
         [document.tokens[1:] for document in documents],
         entries.targets,
         [document.tokens - 1 for document in entries.documents],
         normalized_tokens(lm.tokenizer, entries.vocab_size),
     )
     overlap = TextOverlap(
-        share=found.share,
-        documents=[documents[number].name for number in found.documents],
-        documents_share=found.documents_share,
-        total=found.total,
-        large=found.large,
+        share=counted.share,
+        documents=[documents[number].name for number in counted.documents],
+        documents_share=counted.documents_share,
+        total=counted.total,
+        large=counted.large,
     )
     file.parent.mkdir(parents=True, exist_ok=True)
     fields = {"format": FORMAT, **asdict(overlap)}

@@ -25,6 +25,7 @@ from knnlm.evaluation.mixing import mix as mix
 from knnlm.evaluation.mixing import mix_several as mix_several
 from knnlm.evaluation.mixing import mix_vocabulary as mix_vocabulary
 from knnlm.evaluation.mixing import oracle as oracle
+from knnlm.evaluation.overlap import LARGE_SHARE as LARGE_SHARE
 from knnlm.evaluation.overlap import Overlap as Overlap
 from knnlm.evaluation.overlap import find_overlap as find_overlap
 from knnlm.evaluation.overlap import normalized_tokens as normalized_tokens

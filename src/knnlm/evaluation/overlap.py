@@ -131,15 +131,15 @@ def _in_shared_runs(
     runs = _run_hashes(tokens)
     inside = numbers[: len(runs)] == numbers[RUN - 1 :] if len(runs) else np.empty(0, bool)
     wanted = np.unique(runs[inside])
-    found = np.zeros(len(wanted), bool)
+    is_stored = np.zeros(len(wanted), bool)
     for start in range(0, len(stored) if len(wanted) else 0, _BLOCK):
         # a little more than a block, so that no run is cut; what is dropped makes runs longer
         block = normalized[stored[start : start + _BLOCK + 4 * RUN]]
         hashes = _run_hashes(block[block >= 0])
-        places = np.minimum(np.searchsorted(wanted, hashes), len(wanted) - 1)
-        found[places[wanted[places] == hashes]] = True
+        nearest = np.minimum(np.searchsorted(wanted, hashes), len(wanted) - 1)
+        is_stored[nearest[wanted[nearest] == hashes]] = True
     starts = np.flatnonzero(inside)
-    starts = starts[found[np.searchsorted(wanted, runs[starts])]]
+    starts = starts[is_stored[np.searchsorted(wanted, runs[starts])]]
     ends = np.zeros(len(tokens) + 1, np.int64)
     np.add.at(ends, starts, 1)
     np.add.at(ends, starts + RUN, -1)

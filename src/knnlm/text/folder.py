@@ -109,5 +109,6 @@ def split_of(name: str, percents: Percents) -> Split:
         >>> split_of("guide/install.md", (90, 5, 5))
         'train'
     """
-    place = xxhash.xxh3_64_intdigest(name.encode()) / 2**64 * 100
-    return SPLITS[0 if place < percents[0] else 1 if place < percents[0] + percents[1] else 2]
+    percent = xxhash.xxh3_64_intdigest(name.encode()) / 2**64 * 100
+    train, valid, _ = percents
+    return SPLITS[0 if percent < train else 1 if percent < train + valid else 2]

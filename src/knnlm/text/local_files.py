@@ -105,9 +105,9 @@ def find_files(
         if path.is_file():
             files.append(path)
         elif path.is_dir():
-            found = wikitext.wikitext_file(path, split)
-            files.extend(_files_of_folder(path) if found is None else [found])
-            folders += found is None
+            wiki = wikitext.wikitext_file(path, split)
+            files.extend(_files_of_folder(path) if wiki is None else [wiki])
+            folders += wiki is None
         else:
             raise UsageError(f"there is no file or folder {path}: check the path of the text")
     different = {file.resolve(): file for file in reversed(files)}  # the first name of each stays
