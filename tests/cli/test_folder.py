@@ -29,7 +29,7 @@ def mixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return docs
 
 
-def said(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[str, str]:
+def run_verb(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[str, str]:
     assert run([str(word) for word in words]) == 0, capsys.readouterr().err
     output = capsys.readouterr()
     return output.out, output.err
@@ -39,17 +39,19 @@ def test_four_commands_and_no_other_text(
     mixed: Path, tiny_model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     build = ("build", tiny_model, "--text", "docs", "--split", "60,20,20", "--out", "store")
-    out, error = said(capsys, *build, "--meta", "author=me", "--verbose")
+    out, error = run_verb(capsys, *build, "--meta", "author=me", "--verbose")
     assert "docs: 63 files, and 1 empty, 1 .jpg skipped" in error
     assert "skipped: docs/photo.jpg (.jpg)" in error
     assert "documents, about" in error
     assert "MB of disk" in error
     assert "next: knnlm tune store, or knnlm index store first" in out
-    out, error = said(capsys, "tune", "store", "--k", "16")
+    out, error = run_verb(capsys, "tune", "store", "--k", "16")
     assert "next: knnlm eval store\n" in out
-    out, error = said(capsys, "eval", "store", "--json")
+    out, error = run_verb(capsys, "eval", "store", "--json")
     assert json.loads(out)["tokens"] > 100
-    out, error = said(capsys, "generate", "store", "the cat", "--max-new-tokens", "2", "--explain")
+    out, error = run_verb(
+        capsys, "generate", "store", "the cat", "--max-new-tokens", "2", "--explain"
+    )
     assert "(guide/" in out or ".PY)" in out or "(page.html)" in out
 
 
@@ -66,11 +68,11 @@ def test_what_cannot_be_divided(
     assert "is not a list of numbers" in complaint(2, *build, "--text", "docs", "--split", "most")
     assert "name them with --text" in complaint(2, *build, "--embedded", "--split", "90,5,5")
     assert "write it like author=me" in complaint(2, *build, "--text", "docs", "--meta", "me")
-    said(capsys, *build, "--text", "docs", "--split", "100,0,0")
+    run_verb(capsys, *build, "--text", "docs", "--split", "100,0,0")
     assert "falls into 'valid' (100,0,0 percent): give it a larger share" in complaint(
         1, "tune", "store"
     )
-    said(capsys, "build", tiny_model, "--text", mixed / "page.html", "--out", "plain")
+    run_verb(capsys, "build", tiny_model, "--text", mixed / "page.html", "--out", "plain")
     assert "built from a text without splits: give another text with --text" in complaint(
         2, "tune", "plain"
     )

@@ -108,7 +108,9 @@ def test_a_file_without_text_is_an_error_if_named_and_skipped_in_a_folder(
     with pytest.raises(KnnlmError, match=sentence):
         texts(tmp_path / name)
     assert texts(tmp_path) == ["text\n"]
-    assert "skipped" in caplog.text or "note: no text could be read from 1 " in caplog.text
+    assert (
+        "skipped" in caplog.text or "note: files without text that could be read: 1 " in caplog.text
+    )
 
 
 @pytest.mark.parametrize("suffix", [".pdf", ".html"])

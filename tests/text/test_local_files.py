@@ -134,7 +134,9 @@ def test_a_folder_without_text_is_refused_with_what_it_holds(tmp_path: Path) -> 
         find_files([tmp_path], "train")
     (tmp_path / "picture.png").touch()
     (tmp_path / "nothing.txt").touch()
-    with pytest.raises(UsageError, match=r"holds no text \(1 empty, 1 .png files\): give another"):
+    with pytest.raises(
+        UsageError, match=r"holds no text \(skipped: 1 empty, 1 .png\): give another"
+    ):
         find_files([tmp_path], "train")
 
 

@@ -136,4 +136,4 @@ def _duration(seconds: float) -> str:
     for unit, length in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit}"
-    return f"{max(1, seconds):.0f} seconds"
+    return "a second" if seconds < 1.5 else f"{seconds:.0f} seconds"

@@ -8,6 +8,7 @@ the container.
 
 import io
 import json
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TextIO
@@ -176,6 +177,8 @@ def _pdf(path: Path) -> str:
         import pypdf
     except ImportError as error:
         raise NoText(f"reading {path} needs pypdf: {_INSTALL}") from error
+    # it reports every oddity of a file as a warning; what matters becomes our sentence
+    logging.getLogger("pypdf").setLevel(logging.CRITICAL)
     try:
         reader = pypdf.PdfReader(path)
         pages = [page.extract_text() for page in reader.pages]

@@ -56,7 +56,7 @@ class Files:
                 log.debug(f"skipped: {error}")
                 skipped[formats.suffix_of(path)] += 1
         if skipped:
-            log.warning(f"note: no text could be read from {_counted(skipped)} files")
+            log.warning(f"note: files without text that could be read: {_counted(skipped)}")
 
     def read(self, path: Path) -> Iterator[Document]:
         """The documents of one of the files.
@@ -143,7 +143,7 @@ def _files_of_folder(folder: Path) -> list[Path]:
             skipped[reason] += 1
     if not files:
         raise UsageError(
-            f"{folder} holds no text{f' ({_counted(skipped)} files)' if skipped else ''}: give "
+            f"{folder} holds no text{f' (skipped: {_counted(skipped)})' if skipped else ''}: give "
             "another folder, or name files"
         )
     if skipped:
