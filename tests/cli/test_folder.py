@@ -63,7 +63,6 @@ def test_what_cannot_be_divided(
         return capsys.readouterr().err
 
     build = ("build", tiny_model, "--out", "store")
-    assert "--split '90,5' " not in complaint(2, *build, "--text", "docs", "--split", "90,5")
     assert "as in 90,5,5" in complaint(2, *build, "--text", "docs", "--split", "90,5")
     assert "is not a list of numbers" in complaint(2, *build, "--text", "docs", "--split", "most")
     assert "name them with --text" in complaint(2, *build, "--embedded", "--split", "90,5,5")
