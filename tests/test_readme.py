@@ -65,7 +65,7 @@ def test_the_example_runs_as_it_stands(
     monkeypatch.chdir(tmp_path)
     exec(compile(block("example"), "README.md", "exec"), {})
     output = capsys.readouterr().out
-    assert re.search(r"base LM +[\d,.]+ per token", output)
+    assert re.search(r"calibrated LM +[\d,.]+  [−+]?[\d.]+", output)
     assert re.search(r"P [\d.]+ +LM [\d.]+ +kNN [\d.]+", output)
     assert "train.txt" in output
 

@@ -102,8 +102,8 @@ def test_plain_output_goes_to_stdout_and_progress_to_stderr(
 ) -> None:
     assert run(["eval", str(folder / "store"), "--text", str(texts["test"])]) == 0
     output = capsys.readouterr()
-    assert "kNN-LM" in output.out
-    assert "95% interval" in output.out
+    assert "base LM with kNN" in output.out
+    assert "95 % intervals in brackets" in output.out
     assert "queries" not in output.out
 
 

@@ -121,7 +121,8 @@ def test_which_windows_run_together_does_not_matter(
     monkeypatch.setattr("knnlm.hidden_states.forward.BATCH_TOKENS", 1)
     alone = build(lm, library(), tmp_path / "alone", window=12, stride=5)
     monkeypatch.setattr("knnlm.hidden_states.forward.BATCH_TOKENS", 50)
-    monkeypatch.setattr("knnlm.hidden_states.forward._LOGITS_AT_ONCE", 3)
+    monkeypatch.setattr("knnlm.hidden_states.output_head._ROWS_AT_ONCE", 3)
+    monkeypatch.setattr("knnlm.hidden_states.output_head._IN_CACHE", 1)
     monkeypatch.setattr("knnlm.datastore.build.GROUP_TOKENS", 40)
     some = build(lm, library(), tmp_path / "some", window=12, stride=5)
     for other in (alone, some):

@@ -58,7 +58,10 @@ def text(tiny_model: Path, truth: float) -> tuple[TemperedLM, Logs]:
 @pytest.mark.parametrize("truth", [0.3, 1.0, 2.5])
 def test_it_is_no_worse_than_a_bounded_search(tiny_model: Path, truth: float) -> None:
     scores, unigrams = text(tiny_model, truth)
-    calibration, bounded = calibrate(scores, unigrams), bounded_calibration(scores, unigrams)
+    calibration, bounded = (
+        calibrate(scores, unigrams).calibration,
+        bounded_calibration(scores, unigrams),
+    )
     assert calibration.valid_ppl <= bounded.valid_ppl * (1 + 1e-5)
     assert calibration.temperature == pytest.approx(bounded.temperature, rel=0.02)
     assert calibration.share == pytest.approx(bounded.share, abs=0.01)
@@ -68,7 +71,7 @@ def test_it_is_no_worse_than_a_bounded_search(tiny_model: Path, truth: float) ->
 
 def test_it_is_the_mixture_that_it_says(tiny_model: Path) -> None:
     scores, unigrams = text(tiny_model, 2.5)
-    calibration = calibrate(scores, unigrams)
+    calibration = calibrate(scores, unigrams).calibration
     logs = calibrated_logprobs(scores, unigrams, calibration)
     assert perplexity(logs) == pytest.approx(calibration.valid_ppl, rel=1e-9)
     assert calibration.valid_ppl < perplexity(scores.logprobs(1.0))

@@ -138,6 +138,9 @@ def test_a_best_far_behind_a_plateau_is_found() -> None:
             dip = np.exp(-((np.log2(tau) - 6.3) ** 2) / 2)
             return np.full(100, np.log(0.01 + 0.6 * (dip if dip > 1e-4 else 0.0)))
 
+        def sample(self, rows: NDArray[np.integer]) -> TargetScores:
+            raise NotImplementedError
+
     lm = np.log(np.full(100, 0.3))
     best = best_temperature(lm, Dip(), precision=1.003)  # narrower than those of real components
     assert best.ppl <= best_of_grid(lm, Dip(), points=2000) * ENOUGH

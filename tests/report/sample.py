@@ -51,6 +51,9 @@ def condition(
         recall=recall,
         ratio_ci95=(interp / base - 0.008, interp / base + 0.008),
         ratio_ci95_unit="document",
+        calibrated_ppl=base * 0.95,
+        calibrated_interp_ppl=interp * 0.98,
+        calibrated_ratio_ci95=(interp / base * 1.02, interp / base * 1.04),
         seconds=8.4,
     )
 

@@ -3,8 +3,9 @@ from dataclasses import replace
 
 import pytest
 
+from knnlm import formats
 from knnlm.evaluation.explanation import ExplainedToken
-from knnlm.report import formats, sentences
+from knnlm.report import sentences
 from knnlm.report.results import ConditionResult, Curve, DemoResults
 from knnlm.report.tokens import token_text
 

@@ -11,6 +11,7 @@ from knnlm.cli.main import run
 from knnlm.components.stored import component_record, list_components, load_stored
 from knnlm.datastore.entries import Entries
 from knnlm.errors import KnnlmError
+from knnlm.evaluation.control import fit_control
 from knnlm.evaluation.mixing import fit_lambda
 from knnlm.evaluation.settings import choose_settings, forget_settings, load_settings
 from knnlm.evaluation.tuning import tune
@@ -64,7 +65,11 @@ def test_tuning_again_leaves_the_component_as_it_is(opened: Datastore, other: Pa
     queries = opened.queries(other, "valid")
     assert files_in(folder) == before
     assert tuned.text == fingerprint(queries.meta["text"]) != first.text
-    assert tuned == tune(load_stored(opened.entries, "head"), queries, name="head").settings
+    head, control = (
+        load_stored(opened.entries, "head"),
+        fit_control(opened.model.model, opened.entries, queries),
+    )
+    assert tuned == tune(head, queries, name="head", control=control).settings
     assert [s for s in load_settings(opened.entries) if s.component == "head"] == [tuned]
     assert choose_settings(opened.entries) == neighbors
     again = load_distilled(opened.entries, "head")

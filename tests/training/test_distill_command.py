@@ -38,7 +38,8 @@ def test_the_commands(
     told = capsys.readouterr()
     assert "is there already" in told.err
     assert re.search(
-        r"→ \d+\.\d\d on [\d,]+ tokens, without a search \(with the search: \d+\.\d\d\)", told.out
+        r"→ [\d.]+ \(−[\d.]+\s%\) on [\d,]+ tokens, without a search \(with the search: [\d.]+\)",
+        told.out,
     )
     result = json_of(capsys, "eval", at, "--text", test, "--component", "head")
     assert result["component"] == "head"
@@ -46,7 +47,7 @@ def test_the_commands(
     assert result["temperature"] == made["temperature"]
     assert result["k"] is None
     assert run(["eval", at, "--text", test, "--component", "head"]) == 0
-    assert "with component" in capsys.readouterr().out
+    assert "base LM with head" in capsys.readouterr().out
     words = ["generate", at, "the", "--max-new-tokens", "4", "--component", "head", "--explain"]
     assert json_of(capsys, *words)["component"] == "head"
     assert run([*words, "--compare"]) == 0

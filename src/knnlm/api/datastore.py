@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from knnlm import defaults
 from knnlm.api.choices import distill_request, model_of, query_states, search_retrieval
-from knnlm.api.evaluation_texts import last_validation_text, own_text, read_queries, read_states
+from knnlm.api.evaluation_texts import last_validation_text, read_states, read_text
 from knnlm.api.inventory import DatastoreInfo, VerifyResult, inventory, verify_all
-from knnlm.api.overlap import without_overlap
 from knnlm.argument_types import check_types
 from knnlm.components import list_components
 from knnlm.datastore import Entries, build_entries, open_entries
@@ -290,10 +289,7 @@ class Datastore:
             >>> queries = store.queries("test.txt")                  # doctest: +SKIP
             >>> store.search(queries.states(["att"])[:100], k=10)    # doctest: +SKIP
         """
-        source = open_text(own_text(self.entries) if text is None else text, split)
-        if not allow_overlap:
-            source = without_overlap(self.entries, source, self.model, own_split=text is None)
-        return read_queries(self.entries, source, self.model)
+        return read_text(self.entries, text, split, self.model, allow_overlap=allow_overlap)
 
     @check_types
     def distill(
@@ -370,7 +366,7 @@ class Datastore:
         Example:
             >>> store.combine(["knn", "head"], name="both")    # doctest: +SKIP
         """
-        return combine(self.entries, self._validation(text), components, name=name)
+        return combine(self.entries, self._validation(text), self.model, components, name=name)
 
     def info(self) -> DatastoreInfo:
         """What the datastore holds: entries, model, text, indexes, settings, components.

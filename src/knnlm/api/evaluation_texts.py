@@ -6,28 +6,62 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
+from knnlm.api.overlap import without_overlap
 from knnlm.datastore import MANIFEST, Entries, build_entries, open_entries
 from knnlm.errors import DamagedError, KnnlmError, UsageError
 from knnlm.evaluation import choose_settings, load_settings
-from knnlm.files import fingerprint
+from knnlm.files import fingerprint, read_json
 from knnlm.hidden_states import StateReader
 from knnlm.models import LanguageModel
 from knnlm.progress import log
-from knnlm.text import Source, Text, encode_prompt, text_from_json
+from knnlm.text import Source, Split, Text, encode_prompt, open_text, text_from_json
 
 CACHE = "cache/states"
 
 
-def read_queries(entries: Entries, text: Source, lm: LanguageModel) -> Entries:
+def read_text(
+    entries: Entries,
+    text: Text | None,
+    split: Split,
+    lm: LanguageModel,
+    *,
+    allow_overlap: bool,
+    softmax_temperature: float | None = None,
+) -> Entries:
+    """What a datastore's model reads in an evaluation text that is not in the datastore.
+
+    Args:
+        entries: The datastore.
+        text: The text; None is the datastore's own, if that has splits.
+        split: Which part of it.
+        lm: The model.
+        allow_overlap: Whether it may be in the datastore, where it retrieves itself.
+        softmax_temperature: T of the calibrated LM. While the text is read, log p at one more T
+            costs little; later it takes another pass over the logits.
+    """
+    source = open_text(own_text(entries) if text is None else text, split)
+    if not allow_overlap:
+        source = without_overlap(entries, source, lm, own_split=text is None)
+    return _read_queries(entries, source, lm, softmax_temperature)
+
+
+def _read_queries(
+    entries: Entries, text: Source, lm: LanguageModel, softmax_temperature: float | None
+) -> Entries:
     """Hidden states, targets and log p_LM of an evaluation text, read as the datastore was."""
     meta = entries.meta
     windows = {"window": meta["window"], "stride": meta["stride"]}
-    folder = entries.path / CACHE / fingerprint({"text": text.describe(), **windows})
+    keys = tuple(dict.fromkeys((*entries.keys, "ffn")))  # the control needs ffn
+    described = {"text": text.describe(), "keys": keys, **windows}
+    folder = entries.path / CACHE / fingerprint(described)
+    if (folder / MANIFEST).is_file():  # another T is no reason to read the text again
+        softmax_temperature = read_json(folder / MANIFEST)["meta"].get("softmax_temperature")
     options: dict[str, Any] = {
-        "keys": entries.keys,
+        "keys": keys,
         "att_module": meta["att_module"],
         "dtype": entries.dtype,
         "logprobs": True,
+        "softmax_temperature": softmax_temperature,
         **windows,
     }
     try:

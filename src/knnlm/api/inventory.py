@@ -6,7 +6,7 @@ from typing import Any
 
 from knnlm.components import describe_component, list_components, verify_component
 from knnlm.datastore import ENTRIES_KIND, Entries, open_table, verify_table
-from knnlm.evaluation import TunedSettings, load_settings
+from knnlm.evaluation import TEMPERED_KIND, TunedSettings, load_settings
 from knnlm.files import read_json, short_path
 from knnlm.search import NEIGHBORS_KIND, list_indexes, open_index
 
@@ -169,6 +169,8 @@ def verify_all(entries: Entries) -> VerifyResult:
     for folder in sorted(p.parent for p in entries.path.glob("cache/*/*/manifest.json")):
         kind = {"states": ENTRIES_KIND, "neighbors": NEIGHBORS_KIND}[folder.parent.name]
         read += verify_table(open_table(folder, kind, unfinished=True))
+    for manifest in sorted(entries.path.glob("cache/states/*/tempered/*/manifest.json")):
+        read += verify_table(open_table(manifest.parent, TEMPERED_KIND, unfinished=True))
     return VerifyResult(entries.path, entries.count, read, indexes, components)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from knnlm import defaults
 from knnlm.api.choices import retrieval_of, retrieval_wishes, settings_of
 from knnlm.api.datastore import Datastore
+from knnlm.api.evaluation_texts import read_text
 from knnlm.api.explain import explain_tokens
 from knnlm.api.results import EvaluationResult, Explanation, Generation
 from knnlm.argument_types import check_types
@@ -27,7 +28,9 @@ from knnlm.evaluation import (
     TunedSettings,
     check_enough,
     check_lambda,
+    control_logprobs,
     evaluate,
+    fit_control,
     save_settings,
     tune_best,
 )
@@ -180,8 +183,10 @@ class KNNLM:
             check_temperature(tau)
         queries = self.store.queries(text, "valid", allow_overlap=allow_overlap)
         check_enough(queries.count)
-        tuned = tune_best(candidates, queries, name=self.component_name, taus=taus).settings
-        save_settings(self.store.entries, tuned)
+        store, name = self.store, self.component_name
+        control = fit_control(store.model.model, store.entries, queries)
+        tuned = tune_best(candidates, queries, name=name, taus=taus, control=control).settings
+        save_settings(store.entries, tuned)
         log_result(f"tuned {tuned}; {tuned.validation}")
         return self._at(tuned)
 
@@ -209,15 +214,27 @@ class KNNLM:
             >>> result = KNNLM("store").evaluate("test.txt")    # doctest: +SKIP
             >>> result.base_ppl, result.interp_ppl              # doctest: +SKIP
         """
-        settings = self.settings
-        queries = self.store.queries(text, split, allow_overlap=allow_overlap)
+        settings, store, control = self.settings, self.store, self.settings.calibrated
+        queries = read_text(
+            store.entries,
+            text,
+            split,
+            store.model,
+            allow_overlap=allow_overlap,
+            softmax_temperature=None if control is None else control.softmax_temperature,
+        )
         if settings.text == fingerprint(queries.meta["text"]):
             log.warning("note: λ and τ were tuned on this very text, which flatters the result")
         if queries.count < FEW_TOKENS:
             log.warning(
                 f"note: {queries.count:,} tokens are few, so another text may give other numbers"
             )
-        return EvaluationResult.of(evaluate(self.component, queries, settings), settings)
+        calibrated = None
+        if control is not None:
+            lm, t, u = store.model.model, control.softmax_temperature, control.unigram_share
+            calibrated = control_logprobs(lm, store.entries, queries, t, u)
+        evaluation = evaluate(self.component, queries, settings, calibrated)
+        return EvaluationResult.of(evaluation, settings)
 
     @check_types
     def generate(

@@ -15,6 +15,9 @@ def evaluate(
 ) -> None:
     """Report perplexities of a text with and without retrieval.
 
+    The calibrated LM, which retrieves nothing, is the control: what retrieval adds to it is what
+    only retrieval can do.
+
     Settings that are not given are those that tune found. With --component, a component is used
     instead of a search.
 

@@ -30,21 +30,31 @@ def tune(
 ) -> None:
     """Find λ and τ on a validation text and keep them.
 
-    λ is fitted exactly; τ is searched in units of the spread of the neighbors' scores.
+    λ is fitted exactly; τ is searched in units of the spread of the neighbors' scores. The control
+    is fitted too: the calibrated LM, with its own softmax temperature and share of unigrams, which
+    retrieves nothing.
 
     Example: knnlm tune store --embedded --exact
     """
+    from knnlm.report.evaluation import tuning_lines
+
     ks, grid = _whole_numbers(k), numbers(taus, "--taus")
     knnlm = model.open(store)
     tuned = knnlm.tune(text.optional(), k=ks, taus=grid, allow_overlap=text.allow_overlap).settings
     fields = tuned.as_json()
-    fields = {**(fields.pop("retrieval") or {}), **fields}
+    control = fields["calibrated"] or {}
+    fields = {
+        **(fields.pop("retrieval") or {}),
+        **fields,
+        "calibrated_ppl": control.get("calibrated_ppl"),
+        "calibrated_interp_ppl": control.get("calibrated_interp_ppl"),
+    }
     following = f"knnlm eval {shlex.quote(str(store))}{text.flag_for('TEST', knnlm.store)}"
     for name in ("component", "key", "metric", "index", "score"):
         value = getattr(model, name)
         following += f" --{name} {value}" if value else ""
     following += " --exact" if model.exact else ""
-    show(json, fields, [str(tuned), tuned.validation, f"next: {following}"])
+    show(json, fields, [*tuning_lines(tuned), f"next: {following}"])
 
 
 def _whole_numbers(given: str | None) -> list[int] | None:

@@ -84,9 +84,9 @@ class TargetScores(ABC):
         """The same at several τ; cheaper than one by one where a pass over the data is shared."""
         return [self.logprobs(tau) for tau in taus]
 
+    @abstractmethod
     def sample(self, rows: NDArray[np.integer]) -> "TargetScores":
-        """The same for some queries only."""
-        raise TypeError(f"{type(self).__name__} looks at all queries at once")
+        """The same for some queries only, in ascending order."""
 
 
 class ScoredTokens(NamedTuple):

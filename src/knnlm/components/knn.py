@@ -180,6 +180,19 @@ class TargetVotes(TargetScores):
         nearest.neighbors, nearest.k, nearest.hits = self.neighbors, k, self.hits[:, :k]
         return nearest
 
+    def sample(self, rows: NDArray[np.integer]) -> "TargetVotes":
+        """The votes for some queries, in memory."""
+        kept = []
+        for start, near in self._blocks():
+            low, high = np.searchsorted(rows, (start, start + len(near.ids)))
+            some = rows[low:high] - start
+            kept.append(Neighbors(near.ids[some, : self.k], near.scores[some, : self.k]))
+        votes = object.__new__(TargetVotes)
+        ids, scores = (np.concatenate(blocks) for blocks in zip(*kept, strict=True))
+        votes.neighbors = NeighborsInMemory(Neighbors(ids, scores))
+        votes.k, votes.hits = self.k, self.hits[rows]
+        return votes
+
     @cached_property
     def unit(self) -> float:
         """The median over queries of (best score - median score of its neighbors).

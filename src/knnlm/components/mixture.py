@@ -10,6 +10,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from knnlm.components.base import (
@@ -140,3 +141,6 @@ class _FixedScores(TargetScores):
 
     def logprobs(self, tau: float) -> Logs:
         return self.logs
+
+    def sample(self, rows: NDArray[np.integer]) -> TargetScores:
+        return _FixedScores(self.logs[rows])

@@ -65,6 +65,7 @@ def build_entries(
     window: int | None = None,
     stride: int | None = None,
     logprobs: bool = False,
+    softmax_temperature: float | None = None,
     dtype: str = "float16",
     part_rows: int = PART_ROWS,
     replace_att: AttLocation | None = None,
@@ -85,6 +86,7 @@ def build_entries(
         window: Tokens that the model reads at once; by default all it can, at most 1024.
         stride: Tokens from one window to the next; by default half of `window`.
         logprobs: Whether to store log p_LM of every target too.
+        softmax_temperature: A T at which log p_LM is stored as well, for the calibrated LM.
         dtype: How states are stored: "float16" or "float32".
         part_rows: Entries after which a part is committed.
         replace_att: A state to store instead of att, for experiments.
@@ -105,7 +107,10 @@ def build_entries(
     """
     out = out.absolute()
     window, stride = resolve_window(lm, window, stride)
-    options = _Options(att_module, window, stride, logprobs, dtype, part_rows, text_name, estimate)
+    columns = {"lm_logprob": 1.0} if logprobs else {}
+    if softmax_temperature is not None:
+        columns["tempered_logprob"] = softmax_temperature
+    options = _Options(att_module, window, stride, columns, dtype, part_rows, text_name, estimate)
     _check_request(out, dtype)
     keys = _default_keys(lm, att_module) if keys is None else checked_keys(keys)
     with StateReader(lm.model, keys, att_module, replace_att=replace_att) as reader:
@@ -138,7 +143,7 @@ class _Options(NamedTuple):
     att_module: str | None
     window: int
     stride: int
-    logprobs: bool
+    logprobs: Mapping[str, float]
     dtype: str
     part_rows: int
     text_name: Mapping[str, Any] | None
@@ -166,7 +171,7 @@ def _build(
     lm: LanguageModel, reader: StateReader, text: Source, out: Path, options: _Options
 ) -> None:
     """Write the table in `out`, unless it is complete."""
-    meta = {
+    meta: dict[str, Any] = {
         "model": lm.identity(),
         "text": text.describe(),
         "keys": list(reader.keys),
@@ -176,6 +181,8 @@ def _build(
         "stride": options.stride,
         "part_rows": options.part_rows,
     }
+    if "tempered_logprob" in options.logprobs:
+        meta["softmax_temperature"] = options.logprobs["tempered_logprob"]
     columns = _columns(reader, options)
     if TableWriter(out, ENTRIES_KIND, columns, meta).manifest["complete"]:
         return  # without the lock: reading needs none
@@ -241,7 +248,9 @@ class _Build:
         options, committed = self.options, self.writer.rows
         stored = open_table(self.writer.path, ENTRIES_KIND, unfinished=True) if committed else None
         checkpointed = time.monotonic()
-        with ProgressBar("build", None, "tokens", start=kept) as meter:
+        with ProgressBar(
+            "read" if options.logprobs else "build", None, "tokens", start=kept
+        ) as meter:
             windows = self._token_windows(text)
             for group in group_by_size(windows, lambda w: len(w.tokens), GROUP_TOKENS):
                 count = sum(w.window.scored for w in group)
@@ -330,6 +339,5 @@ class _Build:
 def _columns(reader: StateReader, options: _Options) -> dict[str, ColumnType]:
     dtype = DTYPES[options.dtype]
     columns = {key: ColumnType(dtype, width) for key, width in reader.widths().items()}
-    if options.logprobs:
-        columns["lm_logprob"] = ColumnType("<f4", 0)
+    columns |= {name: ColumnType("<f4", 0) for name in options.logprobs}
     return columns | {name: ColumnType("<i4", 0) for name in ("target", "document", "position")}

@@ -9,6 +9,8 @@ evaluation text are both `Entries`.
 | `position`   | int32            | its position in the document; the first token has |
 |              |                  | position 0 and is never a target                  |
 | `lm_logprob` | fp32             | log p_LM(target), where it was asked for          |
+| `tempered_logprob` | fp32       | the same at the softmax temperature of the        |
+|              |                  | manifest, for the calibrated LM                   |
 """
 
 import json

@@ -59,7 +59,7 @@ def estimate_build(
     window: int,
     stride: int,
     dtype: str,
-    logprobs: bool,
+    logprobs: Mapping[str, float],
 ) -> BuildEstimate | None:
     """What a build of a text will take; None if the text is empty.
 
@@ -71,7 +71,7 @@ def estimate_build(
         window: Tokens that the model reads at once.
         stride: Tokens from one window to the next.
         dtype: How states are stored.
-        logprobs: Whether log p_LM is stored too.
+        logprobs: Columns of log-probabilities that are stored too, each with its T.
     """
     counted = _count(text)
     encoded = list(encode_documents(lm.tokenizer, counted.sample))
@@ -110,7 +110,7 @@ def _tokens_read(length: int, window: int, stride: int) -> int:
 
 
 def _tokens_per_second(
-    reader: StateReader, stream: np.ndarray, window: int, dtype: str, logprobs: bool
+    reader: StateReader, stream: np.ndarray, window: int, dtype: str, logprobs: Mapping[str, float]
 ) -> float:
     """How many tokens run through the model in a second, after a first run that warms it up."""
     length = min(window, len(stream) - 1)

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from knnlm.components import Component
+from knnlm.components import Component, Logs, TargetScores
 from knnlm.datastore import Entries
 from knnlm.evaluation.metrics import helping, perplexity, ratio_interval
 from knnlm.evaluation.mixing import check_lambda, mix, oracle
-from knnlm.evaluation.settings import JSON_NAMES, TunedSettings
+from knnlm.evaluation.settings import JSON_NAMES, CalibratedSettings, TunedSettings
 from knnlm.files import finite
 
 
@@ -24,6 +25,10 @@ class Evaluation:
     token impossible), `oracle_ppl` that of the better of the two for every token. `coverage` is the
     share of tokens that the component holds possible, `helping` the share to which it gives more
     probability than the LM, `ratio` is interp_ppl / base_ppl with its 95 % interval.
+
+    `calibrated_ppl` is the control's: the calibrated LM, for which nothing was retrieved.
+    `calibrated_interp_ppl` is that of the component mixed with it, and `calibrated_ratio` the one
+    over the other: what is left of the component's gain. They are None where nothing was tuned.
     """
 
     tokens: int
@@ -44,17 +49,28 @@ class Evaluation:
     recall: float | None
     ratio_ci95: tuple[float, float] | None
     ratio_ci95_unit: str | None
+    calibrated_ppl: float | None = None
+    calibrated_interp_ppl: float | None = None
+    calibrated_ratio_ci95: tuple[float, float] | None = None
 
     @property
     def ratio(self) -> float:
         """Perplexity of the mixture over that of the LM alone."""
         return self.interp_ppl / self.base_ppl
 
+    @property
+    def calibrated_ratio(self) -> float | None:
+        """Perplexity of the mixture with the calibrated LM over that of the calibrated LM."""
+        if self.calibrated_ppl is None or self.calibrated_interp_ppl is None:
+            return None
+        return self.calibrated_interp_ppl / self.calibrated_ppl
+
     def as_json(self) -> dict[str, Any]:
         """All fields by their names in JSON; infinity is null."""
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         named = {JSON_NAMES.get(name, name): value for name, value in fields.items()}
-        return finite({**named, "ratio": self.ratio})
+        ratios = {"ratio": self.ratio, "calibrated_ratio": self.calibrated_ratio}
+        return finite({**named, **ratios})
 
     @staticmethod
     def from_json(fields: Mapping[str, Any]) -> "Evaluation":
@@ -69,21 +85,29 @@ class Evaluation:
         names = {f.name: JSON_NAMES.get(f.name, f.name) for f in dataclasses.fields(Evaluation)}
         given = {n: fields[in_json] for n, in_json in names.items() if in_json in fields}
         for name, value in given.items():
-            if value is None and name.endswith("_ppl"):
+            if value is None and name.endswith("_ppl") and not name.startswith("calibrated"):
                 no_words = "word" in name and given["words"] == 0
                 given[name] = math.nan if no_words else math.inf
-        interval = given["ratio_ci95"]
-        given["ratio_ci95"] = None if interval is None else tuple(interval)
+        for name in ("ratio_ci95", "calibrated_ratio_ci95"):
+            interval = given.get(name)
+            given[name] = None if interval is None else tuple(interval)
         return Evaluation(**given)
 
 
-def evaluate(component: Component, queries: Entries, settings: TunedSettings) -> Evaluation:
+def evaluate(
+    component: Component,
+    queries: Entries,
+    settings: TunedSettings,
+    calibrated: Logs | None = None,
+) -> Evaluation:
     """All numbers of a text with a component at given settings.
 
     Args:
         component: Any component; its τ is the settings'.
         queries: The text: hidden states, targets and log p_LM.
         settings: λ and τ, and the unit of τ where they were tuned.
+        calibrated: log p of every target under the calibrated LM of the settings
+            (`control_logprobs`); None reports no control.
 
     Returns:
         Perplexities per token and per word, with a paired bootstrap interval.
@@ -98,7 +122,11 @@ def evaluate(component: Component, queries: Entries, settings: TunedSettings) ->
     lm = queries.lm_logprob.astype(np.float64)
     other = scores.logprobs(settings.tau)
     mixed, best = mix(lm, other, settings.lam), oracle(lm, other)
-    interval = ratio_interval(lm, mixed, queries.table.columns["document"].all())
+    documents = queries.table.columns["document"].all()
+    interval = ratio_interval(lm, mixed, documents)
+    control: dict[str, Any] = {}
+    if calibrated is not None and settings.calibrated is not None:
+        control = _control_numbers(scores, calibrated, settings.calibrated, documents)
     return Evaluation(
         tokens=len(lm),
         words=queries.words,
@@ -118,4 +146,21 @@ def evaluate(component: Component, queries: Entries, settings: TunedSettings) ->
         recall=component.recall(queries),
         ratio_ci95=None if interval is None else (interval.low, interval.high),
         ratio_ci95_unit=None if interval is None else interval.unit,
+        **control,
     )
+
+
+def _control_numbers(
+    scores: TargetScores,
+    calibrated: Logs,
+    settings: CalibratedSettings,
+    documents: NDArray[np.integer],
+) -> dict[str, Any]:
+    """The calibrated LM alone and mixed with the component, at the λ and τ tuned for that."""
+    mixed = mix(calibrated, scores.logprobs(settings.tau), settings.lam)
+    interval = ratio_interval(calibrated, mixed, documents)
+    return {
+        "calibrated_ppl": perplexity(calibrated),
+        "calibrated_interp_ppl": perplexity(mixed),
+        "calibrated_ratio_ci95": None if interval is None else (interval.low, interval.high),
+    }

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from knnlm import formats
 from knnlm.components import KNN_NAME
 from knnlm.datastore import Entries
 from knnlm.files import fingerprint, finite, read_json, write_json, write_lock
@@ -21,6 +22,57 @@ FILE = "tuned.json"
 FORMAT = 2
 JSON_NAMES = {"lam": "lambda", "tau": "temperature", "tau_units": "temperature_units"}
 """What fields are called in JSON where that is not their name here."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibratedSettings:
+    """The calibrated LM, and λ and τ of a component that is mixed with it instead of the base LM.
+
+    It is the control of an evaluation: what it gains, nothing was retrieved for. All is fitted on
+    some tokens of the validation text, evenly spaced, and perplexities are of those tokens.
+    """
+
+    softmax_temperature: float
+    unigram_share: float
+    lam: float
+    tau: float
+    tokens: int
+    base_ppl: float
+    calibrated_ppl: float
+    calibrated_interp_ppl: float
+
+    def as_json(self) -> dict[str, Any]:
+        """All fields by their names in JSON."""
+        return finite({JSON_NAMES.get(name, name): value for name, value in vars(self).items()})
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> "CalibratedSettings":
+        """Settings from what `as_json` gave.
+
+        Args:
+            fields: All fields by their names in JSON.
+
+        Returns:
+            The settings.
+        """
+        names = {in_json: name for name, in_json in JSON_NAMES.items()}
+        return cls(**{names.get(in_json, in_json): value for in_json, value in fields.items()})
+
+    def __str__(self) -> str:
+        return (
+            f"softmax temperature {self.softmax_temperature:.3g}, unigram share "
+            f"{self.unigram_share:.3f}"
+        )
+
+    @property
+    def validation(self) -> str:
+        """What they gave on tokens of the validation text, in a few words."""
+        alone = formats.change(self.calibrated_ppl / self.base_ppl)
+        further = formats.change(self.calibrated_interp_ppl / self.calibrated_ppl)
+        return (
+            f"calibrated LM, without retrieval ({self}): {alone}; with retrieval {further} from "
+            f"there (on {self.tokens:,} of the tokens)"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,11 +100,14 @@ class TunedSettings:
     tokens: int = 0
     text: str = ""
     """Fingerprint of the validation text's description; empty where nothing was tuned."""
+    calibrated: CalibratedSettings | None = None
+    """The control, where it was fitted."""
 
     def as_json(self) -> dict[str, Any]:
         """All fields by their names in JSON; a number that is not known is null."""
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         fields["retrieval"] = None if self.retrieval is None else self.retrieval.as_json()
+        fields["calibrated"] = None if self.calibrated is None else self.calibrated.as_json()
         return finite({JSON_NAMES.get(name, name): value for name, value in fields.items()})
 
     @classmethod
@@ -70,6 +125,8 @@ class TunedSettings:
             given[name] = given.pop(in_json, given.get(name))
         if given["retrieval"] is not None:
             given["retrieval"] = Retrieval.from_json(given["retrieval"])
+        if given.get("calibrated") is not None:
+            given["calibrated"] = CalibratedSettings.from_json(given["calibrated"])
         for name in ("tau_units", "base_ppl", "interp_ppl"):
             given[name] = math.nan if given[name] is None else given[name]
         return cls(**given)
@@ -84,10 +141,9 @@ class TunedSettings:
     @property
     def validation(self) -> str:
         """What they gave on the validation text, in a few words."""
-        return (
-            f"validation perplexity {self.base_ppl:.2f} → {self.interp_ppl:.2f} on "
-            f"{self.tokens:,} tokens"
-        )
+        before, after = formats.perplexity(self.base_ppl), formats.perplexity(self.interp_ppl)
+        change = formats.change(self.interp_ppl / self.base_ppl)
+        return f"validation perplexity {before} → {after} ({change}) on {self.tokens:,} tokens"
 
     def describes(self, component: str, wanted: Mapping[str, Any]) -> bool:
         """Whether these are settings of that component with every given field of a retrieval.

@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 from knnlm.components import Component, Logs, TargetScores, check_temperature
 from knnlm.datastore import Entries, evenly_spaced
 from knnlm.errors import UsageError
+from knnlm.evaluation.control import Control
 from knnlm.evaluation.metrics import perplexity
 from knnlm.evaluation.mixing import fit_lambda, mix
-from knnlm.evaluation.settings import TunedSettings
+from knnlm.evaluation.settings import CalibratedSettings, TunedSettings
 from knnlm.files import fingerprint
 from knnlm.progress import log
 
@@ -44,6 +45,7 @@ def tune(
     *,
     name: str,
     taus: Sequence[float] | None = None,
+    control: Control | None = None,
 ) -> TunedComponent:
     """The λ and τ at which a component lowers the perplexity of a validation text most.
 
@@ -52,6 +54,7 @@ def tune(
         queries: The validation text: hidden states, targets and log p_LM.
         name: What the component is called in settings.
         taus: A grid of τ instead of a search.
+        control: The calibrated LM of that text, for which λ and τ are found too.
 
     Returns:
         The component at its best τ, and its settings.
@@ -72,6 +75,7 @@ def tune(
         interp_ppl=point.ppl,
         tokens=len(lm),
         text=fingerprint(queries.meta["text"]),
+        calibrated=None if control is None else _tune_on(control, scores, taus),
     )
     return TunedComponent(component.at_temperature(point.tau), settings)
 
@@ -82,10 +86,29 @@ def tune_best(
     *,
     name: str,
     taus: Sequence[float] | None = None,
+    control: Control | None = None,
 ) -> TunedComponent:
     """The best of several components, each at its own λ and τ: one component for each k, say."""
-    tuned = [tune(each, queries, name=name, taus=taus) for each in candidates]
+    tuned = [tune(each, queries, name=name, taus=taus, control=control) for each in candidates]
     return min(tuned, key=lambda each: each.settings.interp_ppl)
+
+
+def _tune_on(
+    control: Control, scores: TargetScores, taus: Sequence[float] | None
+) -> CalibratedSettings:
+    """λ and τ of a component that is mixed with the calibrated LM."""
+    points = temperature_sweep(control.calibrated, scores.sample(control.rows), taus)
+    point = min(points, key=lambda point: point.ppl)
+    return CalibratedSettings(
+        softmax_temperature=control.calibration.temperature,
+        unigram_share=control.calibration.share,
+        lam=point.lam,
+        tau=point.tau,
+        tokens=len(control.rows),
+        base_ppl=perplexity(control.base),
+        calibrated_ppl=perplexity(control.calibrated),
+        calibrated_interp_ppl=point.ppl,
+    )
 
 
 def check_enough(tokens: int) -> None:

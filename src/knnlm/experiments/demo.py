@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from knnlm.argument_types import check_types
-from knnlm.components import KNN_NAME
+from knnlm.components import KNN_NAME, Logs
 from knnlm.defaults import COMPONENT_KIND
 from knnlm.evaluation import Evaluation, choose_settings, evaluate, save_settings
 from knnlm.experiments.demo_results import Measured, demo_results
@@ -94,11 +94,12 @@ def run_demo(out: str | Path = "demo", scale: str = "demo") -> Demo:
     with results.claimed(make_claim(scale, texts, [lm])):
         for condition in every:  # before any clock starts: seconds are those of search and tuning
             condition.retrieval(workspace)
+            workspace.control(condition.search)
         run(every, workspace, results, scale=scale, command=lambda _: command)
         measured = [_read(condition, results) for condition in every]
         data, model = workspace.data(SearchSpec()), workspace.lms.model("main")
         _save_settings(data, measured)
-        clusters = _clusters(data, model)
+        clusters = _clusters(data, model, workspace.control(SearchSpec()).test)
         shown = demo_results(
             size, workspace, measured, clusters, f"{command} --out {out}", str(out)
         )
@@ -139,13 +140,13 @@ def _save_settings(data: SearchData, measured: list[Measured]) -> None:
             save_settings(data.store, condition.tuned)
 
 
-def _clusters(data: SearchData, model: LanguageModel) -> Evaluation:
+def _clusters(data: SearchData, model: LanguageModel, calibrated: Logs) -> Evaluation:
     """What clusters of the datastore do without a search; they are kept with it and made once."""
     spec = component_spec(data.store, COMPONENT_KIND, key=None, size=None, metric=None)
     clusters = distill(
         data.store, data.valid, model, DistillRequest(spec=spec, name=COMPONENT_KIND)
     )
-    evaluation = evaluate(clusters.component, data.test, clusters.settings)
+    evaluation = evaluate(clusters.component, data.test, clusters.settings, calibrated)
     before, after = evaluation.base_ppl, evaluation.interp_ppl
     log.info(f"{COMPONENT_KIND}, without a search: {before:.1f} → {after:.1f}")
     return evaluation

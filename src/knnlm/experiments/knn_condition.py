@@ -65,8 +65,10 @@ class KNNCondition(Condition[Workspace]):
         data, retrieval = workspace.data(self.search), self.retrieval(workspace)
         for split in (VALID, TEST):
             workspace.neighbors(self.search, split, self.k)
-        tuned = tune(KNN(data.store, retrieval), data.valid, name=KNN_NAME)
-        evaluation = evaluate(tuned.component, data.test, tuned.settings)
+        control = workspace.control(self.search)
+        knn = KNN(data.store, retrieval)
+        tuned = tune(knn, data.valid, name=KNN_NAME, control=control.valid)
+        evaluation = evaluate(tuned.component, data.test, tuned.settings, control.test)
         log.info(f"{self.name}: {evaluation.base_ppl:.1f} → {evaluation.interp_ppl:.1f}")
         factory = "exact"
         if retrieval.index is not None:

@@ -18,8 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from knnlm import defaults
+from knnlm.components import Logs
 from knnlm.datastore import Entries, build_entries, evenly_spaced
 from knnlm.errors import DamagedError
+from knnlm.evaluation import Control, control_logprobs, fit_control
 from knnlm.experiments.derive import (
     derive,
     normalized,
@@ -62,6 +64,13 @@ class SearchData(NamedTuple):
         return self.valid if split == VALID else self.test
 
 
+class ControlData(NamedTuple):
+    """The calibrated LM on the validation text, and log p of the test text's tokens under it."""
+
+    valid: Control
+    test: Logs
+
+
 class Workspace:
     """Does the shared work of conditions inside one folder.
 
@@ -98,6 +107,7 @@ class Workspace:
         self._index_names: dict[SearchSpec, str | None] = {}
         self._recalls: dict[tuple[SearchSpec, int], float] = {}
         self._exact: dict[Any, Neighbors] = {}
+        self._controls: dict[Any, ControlData] = {}
 
     def entries(self, lm: str, step: int | None, split: str, other_state: str = "") -> Entries:
         """What an LM saw in the whole text of "store", "valid" or "test".
@@ -137,6 +147,19 @@ class Workspace:
             valid, test = self.queries(*spec.checkpoint, spec.other_state)
             self._data[wanted] = self._derived(spec, SearchData(store, valid, test, spec.key))
         return self._data[wanted]
+
+    def control(self, spec: SearchSpec) -> ControlData:
+        """The calibrated LM of a search, without any neighbors: what they are compared with."""
+        wanted = (*spec.checkpoint, spec.fraction, spec.draw)
+        if wanted not in self._controls:
+            store, model = self.data(spec).store, self.lms.model(*spec.checkpoint).model
+            valid, test = self.queries(*spec.checkpoint)
+            control = fit_control(model, store, valid)
+            t, u, _ = control.calibration
+            self._controls[wanted] = ControlData(
+                control, control_logprobs(model, store, test, t, u)
+            )
+        return self._controls[wanted]
 
     def searched(self, spec: SearchSpec) -> Entries:
         """The datastore of a search, with its zero entries."""

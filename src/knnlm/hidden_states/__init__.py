@@ -12,10 +12,11 @@ from knnlm.hidden_states.families import FAMILIES as FAMILIES
 from knnlm.hidden_states.families import Family as Family
 from knnlm.hidden_states.forward import TokenWindow as TokenWindow
 from knnlm.hidden_states.forward import compute_entries as compute_entries
-from knnlm.hidden_states.forward import lm_logprobs as lm_logprobs
 from knnlm.hidden_states.forward import token_columns as token_columns
+from knnlm.hidden_states.output_head import logit_blocks as logit_blocks
 from knnlm.hidden_states.output_head import model_logits as model_logits
 from knnlm.hidden_states.output_head import output_embedding as output_embedding
+from knnlm.hidden_states.output_head import target_logprobs as target_logprobs
 from knnlm.hidden_states.reader import KEYS as KEYS
 from knnlm.hidden_states.reader import Capture as Capture
 from knnlm.hidden_states.reader import StateReader as StateReader

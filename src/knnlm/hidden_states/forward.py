@@ -3,7 +3,7 @@
 The windows of a group run sorted by length, so that little is padded, and come out in the order
 they were given. Padding is on the right, where a causal model cannot see it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,11 +11,11 @@ import torch
 from numpy.typing import NDArray
 
 from knnlm.errors import KnnlmError
+from knnlm.hidden_states.output_head import target_logprobs
 from knnlm.hidden_states.reader import StateReader
 from knnlm.text import Window
 
 BATCH_TOKENS = 4096
-_LOGITS_AT_ONCE = 1024
 
 
 class TokenWindow(NamedTuple):
@@ -43,7 +43,10 @@ class TokenWindow(NamedTuple):
 
 
 def compute_entries(
-    reader: StateReader, windows: Sequence[TokenWindow], dtype: str, logprobs: bool
+    reader: StateReader,
+    windows: Sequence[TokenWindow],
+    dtype: str,
+    logprobs: Mapping[str, float],
 ) -> dict[str, NDArray[Any]]:
     """Run the model over windows: one entry for each target that they score, in order.
 
@@ -51,11 +54,11 @@ def compute_entries(
         reader: Reads the model.
         windows: What to run.
         dtype: How states are stored: "float16" or "float32".
-        logprobs: Whether to add the column lm_logprob.
+        logprobs: Columns of log softmax(W_sm·h_sm / T)[target] to add, each with its T.
 
     Returns:
-        Columns of equal length: one for each key of the reader (n, D), lm_logprob if wanted, and
-        those of `token_columns`.
+        Columns of equal length: one for each key of the reader (n, D), those of log-probabilities,
+        and those of `token_columns`.
 
     Raises:
         KnnlmError: A value is not finite in `dtype`.
@@ -92,27 +95,6 @@ def token_columns(windows: Sequence[TokenWindow]) -> dict[str, NDArray[np.int32]
     }
 
 
-def lm_logprobs(
-    reader: StateReader, ffn: torch.Tensor, targets: torch.Tensor
-) -> NDArray[np.float32]:
-    """log p_LM of targets, computed in blocks so that the logits stay small.
-
-    Args:
-        reader: Reads the model.
-        ffn: States (n, D), one for each target.
-        targets: Token ids (n,), int64.
-
-    Returns:
-        Log-probabilities (n,).
-    """
-    blocks = []
-    for states, ids in zip(ffn.split(_LOGITS_AT_ONCE), targets.split(_LOGITS_AT_ONCE), strict=True):
-        logits = reader.logits(states).float()
-        blocks.append(logits.gather(1, ids[:, None])[:, 0] - logits.logsumexp(1))
-    logprobs: NDArray[np.float32] = torch.cat(blocks).cpu().numpy()
-    return logprobs
-
-
 def _remedy(dtype: np.dtype[Any]) -> str:
     if dtype == np.float16:
         return "build with `dtype` float32"
@@ -135,7 +117,10 @@ def _batches(windows: Sequence[TokenWindow]) -> list[list[int]]:
 
 @torch.inference_mode()
 def _compute_batch(
-    reader: StateReader, windows: Sequence[TokenWindow], dtype: str, logprobs: bool
+    reader: StateReader,
+    windows: Sequence[TokenWindow],
+    dtype: str,
+    logprobs: Mapping[str, float],
 ) -> dict[str, NDArray[Any]]:
     """The model's columns for one padded batch, window after window."""
     longest = max(len(w.tokens) for w in windows) - 1
@@ -152,5 +137,11 @@ def _compute_batch(
     }
     if logprobs:
         targets = torch.from_numpy(np.concatenate([w.targets for w in windows]).astype(np.int64))
-        columns["lm_logprob"] = lm_logprobs(reader, states.ffn[scored], targets.to(reader.device))
+        logs = target_logprobs(
+            reader.model,
+            states.ffn[scored],
+            targets.to(reader.device),
+            list(logprobs.values()),
+        )
+        columns |= dict(zip(logprobs, logs.cpu().numpy(), strict=True))
     return columns

@@ -4,11 +4,15 @@ Some families divide, multiply or cap their logits. Each is one line here, chose
 configuration. A reader checks the result numerically when it attaches, with large states too,
 because a cap does not show on small ones."""
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 
 from knnlm.errors import KnnlmError
+
+_ROWS_AT_ONCE = 1024
+_IN_CACHE = 1 << 20  # logits that stay in a processor's cache while they are summed several times
 
 
 def output_embedding(model: Any) -> Any:
@@ -48,3 +52,45 @@ def model_logits(model: Any, ffn: torch.Tensor) -> torch.Tensor:
     if config.model_type.startswith("cohere"):
         logits = logits * config.logit_scale
     return torch.tanh(logits / cap) * cap if cap else logits
+
+
+def logit_blocks(model: Any, ffn: torch.Tensor) -> Iterator[tuple[slice, torch.Tensor]]:
+    """The logits of many states, some rows at a time: few enough to be read again quickly.
+
+    Args:
+        model: A causal LM of transformers.
+        ffn: States h_sm (n, D).
+
+    Yields:
+        Rows, and their logits in float32.
+    """
+    for start in range(0, len(ffn), _ROWS_AT_ONCE):
+        logits = model_logits(model, ffn[start : start + _ROWS_AT_ONCE]).float()
+        for block in logits.split(max(1, _IN_CACHE // logits.shape[1])):
+            yield slice(start, start + len(block)), block
+            start += len(block)
+
+
+def target_logprobs(
+    model: Any, ffn: torch.Tensor, targets: torch.Tensor, temperatures: Sequence[float]
+) -> torch.Tensor:
+    """log softmax(W_sm·h_sm / T)[target] at one or several T, in one pass over the logits.
+
+    Args:
+        model: A causal LM of transformers.
+        ffn: States h_sm (n, D).
+        targets: Token ids (n,), int64.
+        temperatures: Each T.
+
+    Returns:
+        Log-probabilities (temperatures, n).
+    """
+    logs = torch.empty(len(temperatures), len(ffn), dtype=torch.float32, device=ffn.device)
+    for rows, logits in logit_blocks(model, ffn):
+        own = logits.gather(1, targets[rows, None])[:, 0]
+        for number, temperature in enumerate(temperatures):
+            if temperature == 1:
+                logs[number, rows] = own - logits.logsumexp(1)
+            else:
+                logs[number, rows] = own / temperature - (logits / temperature).logsumexp(1)
+    return logs

@@ -23,7 +23,7 @@ from knnlm.components import Component, component_checksum, open_component
 from knnlm.datastore import Entries
 from knnlm.errors import KnnlmError, UsageError
 from knnlm.evaluation import TunedSettings, check_lambda, mix, mix_vocabulary
-from knnlm.hidden_states import StateReader, lm_logprobs
+from knnlm.hidden_states import StateReader, target_logprobs
 from knnlm.huggingface.config import KNNLMConfig
 from knnlm.models import LanguageModel, model_fingerprint
 from knnlm.search import Neighbors
@@ -280,7 +280,8 @@ class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixi
         parts = self._ready()
         states = parts.reader.read(tokens[None, :-1].to(parts.reader.device))
         targets = tokens[start:].to(parts.reader.device)
-        lm = lm_logprobs(parts.reader, states.ffn[0, start - 1 :], targets).astype(np.float64)
+        logs = target_logprobs(parts.reader.model, states.ffn[0, start - 1 :], targets, [1.0])
+        lm = logs[0].cpu().numpy().astype(np.float64)
         read = [states.of(key)[0, start - 1 :] for key in parts.component.keys]
         asked = parts.rounded(torch.cat(read, dim=-1))
         scored = parts.component.score_tokens(asked, targets)

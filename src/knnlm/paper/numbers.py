@@ -42,13 +42,10 @@ def base_of(workshop: Workshop, lm: str, step: int | None, stored: NDArray[np.in
     model, both = workshop.lms.model(lm, step).model, workshop.queries(lm, step)
     scores = [TemperedLM(model, q.key("ffn"), q.targets) for q in both]
     unigrams = [unigram_logprobs(stored, q.targets, both[0].vocab_size) for q in both]
-    calibration = calibrate(scores[0], unigrams[0])
-    calibrated = [
-        calibrated_logprobs(lm, unigram, calibration)
-        for lm, unigram in zip(scores, unigrams, strict=True)
-    ]
+    valid = calibrate(scores[0], unigrams[0])
+    test = calibrated_logprobs(scores[1], unigrams[1], valid.calibration)
     lms = [q.lm_logprob.astype(np.float64) for q in both]
-    return Base(lms[0], lms[1], calibrated[0], calibrated[1], calibration)
+    return Base(lms[0], lms[1], valid.logprobs, test, valid.calibration)
 
 
 def base_numbers(base: Base, m: SearchData) -> dict[str, Any]:

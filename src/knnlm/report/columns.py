@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from knnlm.report.document import Cell, Column, Kind, Table
-from knnlm.report.formats import (
+from knnlm.formats import (
+    NOTHING,
     change,
     change_interval,
     count,
@@ -13,12 +13,17 @@ from knnlm.report.formats import (
     perplexity,
     significant,
 )
+from knnlm.report.document import Cell, Column, Kind, Table
 from knnlm.report.results import ConditionResult
 from knnlm.report.sentences import PERPLEXITY
 
 
-def _spread(units: float | None) -> str:
-    return "" if units is None else f"{significant(units)} spread"
+def _perplexity_or_none(value: float | None) -> str:
+    return NOTHING if value is None else perplexity(value)
+
+
+def _change_or_none(ratio: float | None) -> str:
+    return NOTHING if ratio is None else change(ratio)
 
 
 class _Filled(NamedTuple):
@@ -64,7 +69,6 @@ _GROUPS: dict[str, tuple[_Filled, ...]] = {
             str,
             "Which similarities weigh the neighbors: exact ones are computed from the hidden "
             "states, index ones are the index's own, possibly rounded.",
-            brief=True,
         ),
     ),
     "Perplexity per token": (
@@ -102,18 +106,28 @@ _GROUPS: dict[str, tuple[_Filled, ...]] = {
             "bound, not a method.",
         ),
     ),
-    "Per word": (
+    "Calibrated LM": (
         _Filled(
-            "LM",
-            "base_word_ppl",
-            perplexity,
-            "The language model alone, per word: comparable between tokenizers.",
+            "Alone",
+            "calibrated_ppl",
+            _perplexity_or_none,
+            "The language model with its own softmax temperature and a share of unigrams, both "
+            "fitted on the validation text. Nothing is retrieved: what it gains over LM, neighbors "
+            "cannot claim.",
         ),
         _Filled(
             "Mixed",
-            "interp_word_ppl",
-            perplexity,
-            "Language model and neighbors together, per word.",
+            "calibrated_interp_ppl",
+            _perplexity_or_none,
+            "The calibrated LM and the neighbors together, with their own λ and τ.",
+        ),
+        _Filled(
+            "vs calibrated",
+            "calibrated_ratio",
+            _change_or_none,
+            "From the calibrated LM alone to the mixture with it: what only the neighbors can do.",
+            brief=True,
+            note=lambda result: change_interval(result.calibrated_ratio_ci95),
         ),
     ),
     "Tuned": (
@@ -122,7 +136,6 @@ _GROUPS: dict[str, tuple[_Filled, ...]] = {
             "lam",
             significant,
             "The interpolation weight of the neighbors, tuned on the validation text.",
-            brief=True,
         ),
         _Filled(
             "τ",

@@ -1,6 +1,7 @@
 """The demo's report as a document."""
 
-from knnlm.report import formats, plots, sentences
+from knnlm import formats
+from knnlm.report import plots, sentences
 from knnlm.report.columns import conditions_table
 from knnlm.report.document import (
     Block,
@@ -30,7 +31,11 @@ def document(results: DemoResults) -> Document:
         results.title,
         tuple(section for section in sections if section.blocks),
         headline=sentences.headline(results),
-        introduction=(f"{sentences.basis(results)} {sentences.PERPLEXITY}", _equation(results)),
+        introduction=(
+            *((control,) if (control := sentences.control(results)) else ()),
+            f"{sentences.basis(results)} {sentences.PERPLEXITY}",
+            _equation(results),
+        ),
         command=results.command,
     )
 
@@ -41,8 +46,9 @@ def results_table(results: DemoResults) -> Table:
 
 
 def summary(results: DemoResults) -> str:
-    """The headline and what it rests on, as two lines of plain text."""
-    return f"{sentences.headline(results)}\n{sentences.basis(results)}"
+    """The headline, the control and what they rest on, a line of plain text each."""
+    lines = (sentences.headline(results), sentences.control(results), sentences.basis(results))
+    return "\n".join(line for line in lines if line)
 
 
 def _equation(results: DemoResults) -> Equation:

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from knnlm import formats
 from knnlm.evaluation import ExplainedToken, RetrievedNeighbor
-from knnlm.report import formats
 from knnlm.report.tokens import neighbor_context
 
 _CONTEXT = 60  # characters of a neighbor's context

@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from knnlm import formats
 from knnlm.evaluation import ExplainedToken
-from knnlm.report import formats, tokens
+from knnlm.report import tokens
 from knnlm.report.document import Block, Document, Figure, Table, TokenView
 
 _CONTENTS_FROM = 8  # sections from which a page lists them at its top

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from knnlm.report import formats
+from knnlm import formats
 from knnlm.report.results import Curve
 from knnlm.report.svg import DASHES, INK, MARKERS, SERIES, drawing
 

@@ -3,28 +3,27 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from knnlm.formats import change, change_interval, count, percent, perplexity, significant
 from knnlm.report.document import Cell, Column, Table
-from knnlm.report.formats import change, change_interval, count, percent, perplexity, significant
 
 
 def demo_table(record: Mapping[str, Any]) -> Table:
     """One row for each row of `knnlm demo --json`, the best on validation highlighted."""
     rows = record["rows"]
     return _table(
-        "key | metric | search | scores | LM | mixed | change (95% interval) | oracle | λ | τ | "
-        "recall",
+        "key | metric | search | LM | mixed | change (95% interval) | calibrated LM | mixed | "
+        "change (95% interval) | recall",
         [
             (
                 row["key"],
                 row["metric"],
                 row["factory"],
-                row["score"],
                 perplexity(row["base_ppl"]),
                 perplexity(row["interp_ppl"]),
-                _change(row["interp_ppl"] / row["base_ppl"], row["ratio_ci95"]),
-                perplexity(row["oracle_ppl"]),
-                significant(row["lambda"]),
-                significant(row["temperature"]),
+                _change(row["ratio"], row["ratio_ci95"]),
+                perplexity(row["calibrated_ppl"]),
+                perplexity(row["calibrated_interp_ppl"]),
+                _change(row["calibrated_ratio"], row["calibrated_ratio_ci95"]),
                 percent(row["recall"]),
             )
             for row in rows

@@ -2,8 +2,8 @@
 
 import math
 
+from knnlm import formats
 from knnlm.evaluation import Passage
-from knnlm.report import formats
 from knnlm.report.results import ConditionResult, Curve, DemoResults
 from knnlm.report.tokens import gain
 
@@ -38,6 +38,25 @@ def headline(results: DemoResults) -> str:
     if low > 1:
         return f"Retrieval raised perplexity on unseen text {numbers} {change}."
     return f"Retrieval made no clear difference: perplexity on unseen text went {numbers} {change}."
+
+
+def control(results: DemoResults) -> str:
+    """How much of the headline is left beside an LM that is calibrated without retrieval."""
+    index = best_condition(results)
+    best = None if index is None else results.conditions[index]
+    if best is None or best.calibrated_ppl is None or best.calibrated_interp_ppl is None:
+        return ""
+    alone, mixed = (
+        formats.perplexity(ppl) for ppl in (best.calibrated_ppl, best.calibrated_interp_ppl)
+    )
+    interval = formats.change_interval(best.calibrated_ratio_ci95)
+    change = formats.change(best.calibrated_interp_ppl / best.calibrated_ppl)
+    return (
+        "The control is the calibrated LM, whose softmax temperature and unigram share are fitted "
+        f"and which retrieves nothing: {alone} "
+        f"({formats.change(best.calibrated_ppl / best.base_ppl)}). Retrieval takes it to {mixed} "
+        f"({change}, 95{formats.NBSP}% interval {interval})."
+    )
 
 
 def basis(results: DemoResults) -> str:

@@ -6,6 +6,7 @@ from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from knnlm.formats import printable
 from knnlm.report import explained
 from knnlm.report.document import (
     Block,
@@ -22,7 +23,6 @@ from knnlm.report.document import (
     TokenView,
     Tone,
 )
-from knnlm.report.formats import printable
 
 _STYLES: dict[Style, str] = {"": "", "code": "cyan", "strong": "bold", "emphasis": "italic"}
 _TONES: dict[Tone, str] = {"": "", "good": "bold green", "bad": "bold red", "open": "bold"}

@@ -3,8 +3,8 @@
 import math
 from typing import Any, Literal, NamedTuple
 
+from knnlm import formats
 from knnlm.evaluation import ExplainedToken, RetrievedNeighbor
-from knnlm.report import formats
 
 CLIP = 2.0
 """Gain in nats from which a color is full."""

@@ -32,6 +32,7 @@ from knnlm.errors import DamagedError, KnnlmError, UsageError
 from knnlm.evaluation import (
     TunedSettings,
     choose_settings,
+    fit_control,
     fit_weights,
     forget_settings,
     save_settings,
@@ -172,19 +173,23 @@ def distill(
         _clear(work)  # of a run that was killed after its record was there
         return known
     component, steps = _make(store, valid, lm, request, about, work)
-    tuned = tune(component, valid, name=request.name)
+    control = fit_control(lm.model, store, valid)
+    tuned = tune(component, valid, name=request.name, control=control)
     about |= {"steps": steps, "command": request.command(store.path)}
     distilled = _keep(store, request.name, tuned.component, tuned.settings, about)
     _clear(work)
     return distilled
 
 
-def combine(store: Entries, valid: Entries, names: Sequence[str], *, name: str) -> Distilled:
+def combine(
+    store: Entries, valid: Entries, lm: LanguageModel, names: Sequence[str], *, name: str
+) -> Distilled:
     """Mix components of a datastore into one, their weights and λ fitted together.
 
     Args:
         store: The datastore.
         valid: The validation text, read by the same model.
+        lm: That model, for the control.
         names: Components of the datastore, or "knn" for the neighbors at their tuned settings.
         name: What to call the mixture.
     """
@@ -199,12 +204,13 @@ def combine(store: Entries, valid: Entries, names: Sequence[str], *, name: str) 
         component = _tuned(store, each)
         parts += component.parts if isinstance(component, Mixture) else [component]
     log.info(f"weights of {len(parts)} components: {valid.count:,} tokens")
-    lm = valid.lm_logprob.astype("float64")
-    weights = fit_weights([lm, *(part.target_logprobs(valid) for part in parts)])
+    base = valid.lm_logprob.astype("float64")
+    weights = fit_weights([base, *(part.target_logprobs(valid) for part in parts)])
     lam = 1 - weights[0]
     equal = (1 / len(parts),) * len(parts)
     mixture = Mixture(tuple(parts), tuple(w / lam for w in weights[1:]) if lam > 0 else equal)
-    settings = tune(mixture, valid, name=name).settings
+    control = fit_control(lm.model, store, valid)
+    settings = tune(mixture, valid, name=name, control=control).settings
     words = ["knnlm", "distill", str(store.path), "--mix", ",".join(distinct), "--name", name]
     about = {
         "mixed": distinct,

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Sequence
 
+from knnlm.formats import NBSP, signed
 from knnlm.report.document import Block, Cell, Column, Paragraph, Section, Table, Tone
-from knnlm.report.formats import NBSP, signed
 
 _VERDICT = re.compile(r"\*\*(.+?)\*\*")
 _INTERVAL = re.compile(r"(.*) \(([^()]+ to [^()]+)\)", re.DOTALL)

@@ -6,6 +6,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
+from knnlm.formats import signed
 from knnlm.paper.expected import published
 from knnlm.paper.findings import Records
 from knnlm.paper.place_findings import PLACES, QUANTITIES
@@ -16,7 +17,6 @@ from knnlm.paper.recipes import ensembling, ruled_out
 from knnlm.paper.rows import Ensemble, Listed
 from knnlm.paper.scales import Scale
 from knnlm.report.document import Figure, Table
-from knnlm.report.formats import signed
 from knnlm.report.svg import INK, drawing
 
 
