@@ -21,9 +21,9 @@ from records import keep_record
 import knnlm
 from knnlm.api import KNNLM, Datastore
 from knnlm.components.base import Component, Logs
-from knnlm.components.stored import component_folder
+from knnlm.components.records import component_folder
 from knnlm.datastore.entries import Entries
-from knnlm.evaluation.evaluate import evaluate
+from knnlm.evaluation.evaluation import evaluate
 from knnlm.evaluation.metrics import perplexity, ratio_interval
 from knnlm.evaluation.mixing import mix
 from knnlm.evaluation.settings import TunedSettings, forget_settings

@@ -23,6 +23,15 @@ settings.register_profile(
 )
 settings.load_profile("repeatable")
 
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Nothing that a test keeps for later is kept in the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KNNLM_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 WORDS = [
     "the",
     "cat",

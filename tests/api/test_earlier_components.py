@@ -9,7 +9,7 @@ import pytest
 
 from knnlm import KNNLM, DamagedError, Datastore, KnnlmError
 from knnlm.cli.main import run
-from knnlm.components.stored import RECORD
+from knnlm.components.records import RECORD
 from knnlm.files import read_json, write_json
 
 

@@ -118,7 +118,7 @@ def test_every_name_is_there_and_says_what_it_is(name: str) -> None:
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
     earlier = "build"
-    with pytest.raises(AttributeError, match="module 'knnlm' has no attribute 'build'"):
+    with pytest.raises(AttributeError, match="knnlm attribute build"):
         getattr(knnlm, earlier)
 
 

@@ -190,10 +190,10 @@ def test_an_unwritable_folder(
 def test_ctrl_c_says_how_to_resume(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, store: Path
 ) -> None:
-    import knnlm.api.datastore
+    import knnlm.datastore
 
     def interrupted(_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(knnlm.api.datastore, "open_entries", interrupted)
+    monkeypatch.setattr(knnlm.datastore, "open_entries", interrupted)
     assert "run the same command again" in complaint(capsys, 1, "info", store)

@@ -15,7 +15,8 @@ from knnlm.errors import KnnlmError, UsageError
 from knnlm.search.exact import exact_search
 from knnlm.search.index import open_index
 from knnlm.search.neighbors import MISSING, Neighbors, NeighborsInMemory, recall
-from knnlm.search.retrieval import Retrieval, open_search
+from knnlm.search.open import open_search
+from knnlm.search.retrieval import Retrieval
 from tests.arrays import Case, cases
 from tests.components.examples import EntriesInMemory
 

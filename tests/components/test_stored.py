@@ -12,17 +12,15 @@ import torch
 
 import knnlm.components.stored as stored
 from knnlm.components import KNN, Component, Mixture
-from knnlm.components.stored import (
+from knnlm.components.records import (
     KNN_NAME,
     check_component_name,
     component_checksum,
     component_folder,
     component_record,
     list_components,
-    load_stored,
-    open_component,
-    publish_component,
 )
+from knnlm.components.stored import load_stored, open_component, publish_component
 from knnlm.datastore.entries import Entries, open_entries
 from knnlm.errors import DamagedError, KnnlmError, UsageError
 from knnlm.files import read_json, write_json

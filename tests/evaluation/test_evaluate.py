@@ -14,7 +14,7 @@ from knnlm.api import KNNLM, Datastore
 from knnlm.components import KNN, Component, Mixture
 from knnlm.datastore.entries import Entries
 from knnlm.errors import UsageError
-from knnlm.evaluation.evaluate import Evaluation, evaluate
+from knnlm.evaluation.evaluation import Evaluation, evaluate
 from knnlm.evaluation.metrics import helping, perplexity
 from knnlm.evaluation.mixing import mix, oracle
 from knnlm.evaluation.settings import TunedSettings

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from knnlm.cli.main import run
-from knnlm.components.stored import KNN_NAME
+from knnlm.components.records import KNN_NAME
 from knnlm.datastore.entries import open_entries
 from knnlm.evaluation.settings import choose_settings, load_settings, save_settings
 from knnlm.experiments.knn_condition import KNNCondition

@@ -19,7 +19,8 @@ from knnlm.errors import KnnlmError
 from knnlm.experiments import Checkpoint, ExistingLM, SearchSpec, Texts, load_records
 from knnlm.experiments.runner import grouped_by_lm
 from knnlm.files import write_json
-from knnlm.search.retrieval import Retrieval, Search, open_search
+from knnlm.search.open import Search, open_search
+from knnlm.search.retrieval import Retrieval
 from tests.experiments.coverage import Coverage, experiment
 from tests.experiments.killable import CONDITIONS
 

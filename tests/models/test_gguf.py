@@ -68,3 +68,73 @@ def test_a_gguf_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         match=r"there is no file .*none.gguf: give the path of a .gguf file, or ORG/REPO",
     ):
         load_model(tmp_path / "none.gguf")
+
+
+@pytest.fixture
+def tiny(llama: Path, tmp_path: Path) -> Path:
+    lm = load_model(llama)
+    write_gguf(tmp_path / "tiny.gguf", lm.model, lm.tokenizer)
+    return tmp_path / "tiny.gguf"
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("KNNLM_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "gguf"
+
+
+def test_a_gguf_file_is_converted_once(
+    tiny: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    first = load_model(tiny)
+    (folder,) = cache.iterdir()
+    assert "Converting" not in capfd.readouterr().err  # the bar of transformers
+    moved = tiny.rename(tiny.with_name("moved.gguf"))
+
+    def again(*_: object) -> None:
+        raise AssertionError("converted again")
+
+    monkeypatch.setattr("knnlm.models.gguf._convert", again)
+    second = load_model(moved)  # its content counts, not its name
+    assert second.fingerprint == first.fingerprint
+    assert second.tokenizer_fingerprint == first.tokenizer_fingerprint
+    assert second.identity() == first.identity()
+    assert second.source == str(moved)
+    assert list(cache.iterdir()) == [folder]
+
+
+def test_another_precision_or_file_is_converted_for_itself(
+    tiny: Path, cache: Path, llama: Path
+) -> None:
+    load_model(tiny)
+    half = load_model(tiny, precision="bfloat16")
+    assert half.model.dtype == torch.bfloat16
+    assert len(list(cache.iterdir())) == 2
+    lm = load_model(llama)
+    with torch.no_grad():
+        lm.model.model.norm.weight.mul_(2)
+    write_gguf(tiny, lm.model, lm.tokenizer)
+    changed = load_model(tiny)
+    assert len(list(cache.iterdir())) == 3
+    assert changed.fingerprint != load_model(tiny, precision="bfloat16").fingerprint
+
+
+@pytest.mark.parametrize("harm", ["cut", "flip", "remove", "unfinished"])
+def test_a_damaged_conversion_is_made_again(
+    tiny: Path, cache: Path, harm: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = load_model(tiny)
+    (folder,) = cache.iterdir()
+    weights = folder / "model.safetensors"
+    content = weights.read_bytes()
+    if harm == "cut":
+        weights.write_bytes(content[:-100])
+    elif harm == "flip":
+        weights.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    elif harm == "remove":
+        weights.unlink()
+    else:
+        (folder / "converted.json").unlink()
+    assert load_model(tiny).fingerprint == first.fingerprint
+    assert weights.read_bytes() == content
+    assert ("is damaged; converting the file again" in caplog.text) == (harm != "unfinished")

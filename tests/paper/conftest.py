@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 import pytest
 
 import knnlm.search.cache as cache
-import knnlm.search.retrieval as retrieval
+import knnlm.search.open as opening
 from knnlm.cli.main import run
 from knnlm.datastore.entries import Entries
 from knnlm.experiments.records import load_records
 from knnlm.paper.findings import Records
 from knnlm.paper.scales import SMOKE_SCALE, Scale
-from knnlm.search.retrieval import Retrieval, Search
+from knnlm.search.open import Search
+from knnlm.search.retrieval import Retrieval
 from tests.search.conftest import built as built
 from tests.search.conftest import queries as queries
 from tests.search.conftest import store as store
@@ -55,7 +56,7 @@ def smoke(tmp_path_factory: pytest.TempPathFactory) -> Smoke:
 
 def _run(folder: Path) -> list[tuple[list[Any], int]]:
     counts: Counter[tuple[Any, ...]] = Counter()
-    real = retrieval.open_search
+    real = opening.open_search
 
     def counting(store: Entries, what: Retrieval) -> Search:
         counts[str(store.path), what.key, what.metric, what.search_name] += 1

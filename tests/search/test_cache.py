@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import knnlm.search.cache as cache
-import knnlm.search.retrieval as retrieval
+import knnlm.search.open as opening
 from knnlm.datastore.entries import Entries
 from knnlm.errors import UsageError
 from knnlm.files import fingerprint
@@ -25,7 +25,7 @@ class Counter:
             self.calls += 1
             return real(*args)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(retrieval, "exact_search", counted)
+        monkeypatch.setattr(opening, "exact_search", counted)
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_exact_scores_of_an_index_use_its_search_again(
         calls.append(name)
         return open_index(of, name)
 
-    monkeypatch.setattr(retrieval, "open_index", opened)
+    monkeypatch.setattr(opening, "open_index", opened)
     by_index = cached_neighbors(
         store, queries, Retrieval(index=index.name, score="index", k=12)
     ).read(0, queries.count)
@@ -69,7 +69,7 @@ def test_exact_scores_of_an_index_use_its_search_again(
     ).read(0, queries.count)
     assert len(calls) == 1
     assert np.array_equal(np.sort(by_index.ids, axis=1), np.sort(rescored.ids, axis=1))
-    direct = retrieval.open_search(store, Retrieval(index=index.name, score="exact", k=12))(
+    direct = opening.open_search(store, Retrieval(index=index.name, score="exact", k=12))(
         queries.key("att").all()
     )
     assert np.array_equal(rescored.ids, direct.ids)
@@ -119,7 +119,7 @@ def test_an_interrupted_search_resumes(
             raise KeyboardInterrupt
         return real(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(retrieval, "exact_search", stops_at_the_third)
+    monkeypatch.setattr(opening, "exact_search", stops_at_the_third)
     with pytest.raises(KeyboardInterrupt):
         cached_neighbors(store, queries, Retrieval(k=5))
     resumed = cached_neighbors(store, queries, Retrieval(k=5)).read(0, queries.count)

@@ -11,7 +11,8 @@ from knnlm.errors import DamagedError, KnnlmError, UsageError
 from knnlm.files import read_json, write_json
 from knnlm.search.exact import exact_search
 from knnlm.search.factory import default_factory
-from knnlm.search.index import build_index, list_indexes, open_index
+from knnlm.search.index import build_index, open_index
+from knnlm.search.index_records import list_indexes
 from knnlm.search.neighbors import recall
 from knnlm.similarity import Metric
 

@@ -8,7 +8,8 @@ import pytest
 import knnlm.training.distillation as module
 from knnlm.api import KNNLM, Datastore
 from knnlm.cli.main import run
-from knnlm.components.stored import component_record, list_components, load_stored
+from knnlm.components.records import component_record, list_components
+from knnlm.components.stored import load_stored
 from knnlm.datastore.entries import Entries
 from knnlm.errors import KnnlmError
 from knnlm.evaluation.control import fit_control

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from knnlm.api import KNNLM, Datastore
 from knnlm.cli.main import run
-from knnlm.components.stored import list_components
+from knnlm.components.records import list_components
 from knnlm.datastore.entries import Entries, open_entries
 from knnlm.errors import KnnlmError
 from knnlm.models.load import LanguageModel

@@ -13,7 +13,8 @@ import knnlm
 import knnlm.training.loop as loop_module
 from knnlm.api import KNNLM, Datastore
 from knnlm.cli.main import run
-from knnlm.components.stored import list_components, load_stored
+from knnlm.components.records import list_components
+from knnlm.components.stored import load_stored
 from knnlm.datastore.entries import Entries, open_entries
 from knnlm.errors import KnnlmError
 from knnlm.files import read_json, write_json

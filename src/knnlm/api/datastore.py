@@ -8,9 +8,10 @@ from typing import Any
 from numpy.typing import NDArray
 
 from knnlm import defaults
-from knnlm.api.choices import distill_request, model_of, query_states, search_retrieval
+from knnlm.api.choices import distill_request, model_of
 from knnlm.api.evaluation_texts import last_validation_text, read_states, read_text
-from knnlm.api.inventory import DatastoreInfo, VerifyResult, inventory, verify_all
+from knnlm.api.inventory import DatastoreInfo, VerifyResult, describe_datastore, verify_datastore
+from knnlm.api.settings import query_states, search_retrieval
 from knnlm.argument_types import check_types
 from knnlm.components import list_components
 from knnlm.datastore import Entries, build_entries, open_entries
@@ -374,7 +375,7 @@ class Datastore:
         Example:
             >>> print(store.info())    # doctest: +SKIP
         """
-        return inventory(self.entries)
+        return describe_datastore(self.entries)
 
     def verify(self) -> VerifyResult:
         """Compare every byte of the datastore and of what is kept with it with its checksum.
@@ -385,7 +386,7 @@ class Datastore:
         Example:
             >>> print(store.verify())    # doctest: +SKIP
         """
-        return verify_all(self.entries)
+        return verify_datastore(self.entries)
 
     def _validation(self, text: Text | None) -> Entries:
         last = last_validation_text(self.entries) if text is None else None

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from knnlm.components import describe_component, list_components, verify_component
-from knnlm.datastore import ENTRIES_KIND, Entries, open_table, verify_table
-from knnlm.evaluation import TEMPERED_KIND, TunedSettings, load_settings
+from knnlm.datastore import Entries, open_table, verify_table
+from knnlm.evaluation import TunedSettings, load_settings
 from knnlm.files import read_json, short_path
-from knnlm.search import NEIGHBORS_KIND, list_indexes, open_index
+from knnlm.search import index_file, list_indexes
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def _counted(names: list[str], noun: str, plural: str) -> str:
     return f"{len(names)} {noun}{'' if len(names) == 1 else plural}"
 
 
-def inventory(entries: Entries) -> DatastoreInfo:
+def describe_datastore(entries: Entries) -> DatastoreInfo:
     """What a datastore holds."""
     manifest = entries.table.manifest
     sizes = (file["bytes"] for part in manifest["parts"] for file in part["files"].values())
@@ -156,21 +156,19 @@ def inventory(entries: Entries) -> DatastoreInfo:
     )
 
 
-def verify_all(entries: Entries) -> VerifyResult:
+def verify_datastore(entries: Entries) -> VerifyResult:
     """Compare every byte of a datastore and of what is kept with it with its checksum."""
     read = entries.verify()
     indexes = list_indexes(entries)
     for name in indexes:
-        read += int(open_index(entries, name).manifest["bytes"])
+        read += index_file(entries, name).stat().st_size
     load_settings(entries)
     components = list_components(entries)
     for name in components:
         read += verify_component(entries, name)
-    for folder in sorted(p.parent for p in entries.path.glob("cache/*/*/manifest.json")):
-        kind = {"states": ENTRIES_KIND, "neighbors": NEIGHBORS_KIND}[folder.parent.name]
-        read += verify_table(open_table(folder, kind, unfinished=True))
-    for manifest in sorted(entries.path.glob("cache/states/*/tempered/*/manifest.json")):
-        read += verify_table(open_table(manifest.parent, TEMPERED_KIND, unfinished=True))
+    for manifest in sorted(entries.path.glob("cache/**/manifest.json")):
+        table = open_table(manifest.parent, read_json(manifest)["kind"], unfinished=True)
+        read += verify_table(table)
     return VerifyResult(entries.path, entries.count, read, indexes, components)
 
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from knnlm import defaults
-from knnlm.api.choices import retrieval_of, retrieval_wishes, settings_of
 from knnlm.api.datastore import Datastore
 from knnlm.api.evaluation_texts import read_text
 from knnlm.api.explain import explain_tokens
 from knnlm.api.results import EvaluationResult, Explanation, Generation
+from knnlm.api.settings import retrieval_of, retrieval_wishes, settings_of
 from knnlm.argument_types import check_types
 from knnlm.components import (
     KNN_NAME,

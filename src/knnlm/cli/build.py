@@ -86,11 +86,12 @@ def build(
 
     Example: knnlm build model --text docs/ --split 90,5,5 --out store
     """
+    named = _divided(text, split, meta)  # a mistake there is told before anything is imported
     from knnlm.api import Datastore
 
     store = Datastore.build(
         model,
-        _divided(text, split, meta),
+        named,
         path,
         keys=keys,
         att_module=att_module,

@@ -62,11 +62,11 @@ def generate(
 
     Example: knnlm generate store "The with statement" --compare
     """
+    knnlm = model.open(store, settings)
     from knnlm.huggingface import Sampling
 
     chosen = Sampling(**asdict(sampling))
     text = _read_stdin() if prompt == "-" else prompt
-    knnlm = model.open(store, settings)
     _continue(knnlm, text, chosen, compare=compare, explain=explain, json=json)
 
 

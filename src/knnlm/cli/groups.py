@@ -124,11 +124,24 @@ class ModelOptions:
 
     def open(self, store: Path, settings: "SettingOptions | None" = None) -> "KNNLM":
         """The datastore's kNN-LM with these options."""
+        self._check(store, settings)
         from knnlm.api import KNNLM
 
         given: dict[str, Any] = dataclasses.asdict(self)
         given |= {} if settings is None else dataclasses.asdict(settings)
         return KNNLM(store, **{**given, "component": self.component or "knn"})
+
+    def _check(self, store: Path, settings: "SettingOptions | None") -> None:
+        """Say what is wrong with the datastore or the settings before model libraries are imported,
+        which takes seconds."""
+        from knnlm.api import retrieval_wishes, settings_of
+        from knnlm.datastore import open_entries
+
+        entries = open_entries(store)
+        named = {name: getattr(self, name) for name in ("key", "metric", "index", "exact", "score")}
+        wishes = retrieval_wishes(entries, **named)
+        if self.component is None and settings is not None and None in (settings.lam, settings.tau):
+            settings_of(entries, "knn", wishes, **dataclasses.asdict(settings))
 
 
 @dataclass(frozen=True)

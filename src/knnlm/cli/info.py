@@ -10,7 +10,8 @@ def info(store: StorePath, json: Json = False) -> None:
 
     Example: knnlm info store
     """
-    from knnlm.api import Datastore
+    from knnlm.api import describe_datastore
+    from knnlm.datastore import open_entries
 
-    held = Datastore.open(store).info()
+    held = describe_datastore(open_entries(store))
     show(json, held.as_json(), [str(held)])

@@ -36,10 +36,10 @@ def tune(
 
     Example: knnlm tune store --embedded --exact
     """
-    from knnlm.report.evaluation import tuning_lines
-
     ks, grid = _whole_numbers(k), numbers(taus, "--taus")
     knnlm = model.open(store)
+    from knnlm.report.evaluation import tuning_lines
+
     tuned = knnlm.tune(text.optional(), k=ks, taus=grid, allow_overlap=text.allow_overlap).settings
     fields = tuned.as_json()
     control = fields["calibrated"] or {}

@@ -10,7 +10,8 @@ def verify(store: StorePath, json: Json = False) -> None:
 
     Example: knnlm verify store
     """
-    from knnlm.api import Datastore
+    from knnlm.api import verify_datastore
+    from knnlm.datastore import open_entries
 
-    result = Datastore.open(store).verify()
+    result = verify_datastore(open_entries(store))
     show(json, result.as_json(), [str(result)])

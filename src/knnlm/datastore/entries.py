@@ -17,7 +17,7 @@ import json
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,9 @@ from knnlm.datastore.table import Column, Table, checked_file, open_table, verif
 from knnlm.errors import DamagedError, KnnlmError, unknown
 from knnlm.files import fingerprint
 from knnlm.hidden_states import KEYS
-from knnlm.models import LanguageModel
+
+if TYPE_CHECKING:  # opening entries imports no model library
+    from knnlm.models import LanguageModel
 
 ENTRIES_KIND = "states"  # what a manifest calls a table of entries
 DOCUMENTS, METADATA = "documents.json", "metadata.json"
@@ -224,7 +226,7 @@ class Entries:
         """How states are stored: "float16" or "float32"."""
         return np.dtype(self.key(self.keys[0]).type.dtype).name
 
-    def require_model(self, model: LanguageModel) -> None:
+    def require_model(self, model: "LanguageModel") -> None:
         """Refuse a model that did not make these entries.
 
         Args:

@@ -34,7 +34,7 @@ from knnlm.files import fingerprint, write_lock
 from knnlm.progress import log
 
 LEAST_SAMPLE, MOST_SAMPLE = 2048, 8192
-TEMPERED_KIND = "tempered"  # what the manifest of such a table says it holds
+_KIND = "tempered"
 _COLUMN = "tempered_logprob"
 
 
@@ -108,7 +108,7 @@ def _tempered(model: Any, queries: Entries, temperature: float) -> NDArray[np.fl
     logs = scores.logprobs(temperature).astype("<f4")
     with (
         write_lock(folder),
-        TableWriter(folder, TEMPERED_KIND, {_COLUMN: ColumnType("<f4", 0)}, meta) as writer,
+        TableWriter(folder, _KIND, {_COLUMN: ColumnType("<f4", 0)}, meta) as writer,
     ):
         if not writer.manifest["complete"]:
             writer.append({_COLUMN: logs})
@@ -118,7 +118,7 @@ def _tempered(model: Any, queries: Entries, temperature: float) -> NDArray[np.fl
 
 
 def _read(folder: Path) -> NDArray[np.float32]:
-    table = open_table(folder, TEMPERED_KIND)
+    table = open_table(folder, _KIND)
     verify_table(table)
     logs: NDArray[np.float32] = table.columns[_COLUMN].all()
     return logs

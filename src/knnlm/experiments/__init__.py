@@ -10,31 +10,6 @@ provenance   command, commit, versions, machine      plan       time and disk be
 demo         `knnlm demo`, an experiment of eight conditions (demo_results: what it shows)
 """
 
-from knnlm.experiments.condition import Condition
-from knnlm.experiments.demo import Demo, demo_as_json, run_demo
-from knnlm.experiments.lms import BaseLM, Checkpoint, ExistingLM
-from knnlm.experiments.records import Claim, ResultsFolder, load_records
-from knnlm.experiments.runner import Outcome, run
-from knnlm.experiments.searches import SearchSpec, largest_k
-from knnlm.experiments.texts import Texts
-from knnlm.experiments.workspace import SearchData, Workspace
+import lazy_loader
 
-__all__ = [
-    "BaseLM",
-    "Checkpoint",
-    "Claim",
-    "Condition",
-    "Demo",
-    "ExistingLM",
-    "Outcome",
-    "ResultsFolder",
-    "SearchData",
-    "SearchSpec",
-    "Texts",
-    "Workspace",
-    "demo_as_json",
-    "largest_k",
-    "load_records",
-    "run",
-    "run_demo",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

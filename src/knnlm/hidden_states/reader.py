@@ -11,12 +11,11 @@ from typing import Any, NamedTuple, Self
 
 import torch
 
-from knnlm.errors import KnnlmError, UsageError, unknown
+from knnlm.errors import KnnlmError
 from knnlm.hidden_states.att import AttLocation, locate_att
+from knnlm.hidden_states.keys import KEYS, checked_keys
 from knnlm.hidden_states.output_head import model_logits, output_embedding
 from knnlm.hidden_states.verify import base_model_outputs_ffn, probe_tokens, verify_reader
-
-KEYS = ("att", "ffn")
 
 
 class States(NamedTuple):
@@ -61,29 +60,6 @@ class Capture:
 # Hooks stay attached as long as the reader, so a context variable tells them which calls to
 # capture: those of this thread, inside `capture`.
 _CURRENT: ContextVar[Capture | None] = ContextVar("knnlm_capture", default=None)
-
-
-def checked_keys(names: Sequence[str]) -> tuple[str, ...]:
-    """Bring the names of hidden states into their fixed order, each once.
-
-    Args:
-        names: Some of `KEYS`; a string is a list with commas.
-
-    Raises:
-        UsageError: A name is unknown, or there is none.
-
-    Example:
-        >>> checked_keys("ffn,att")
-        ('att', 'ffn')
-    """
-    if isinstance(names, str):
-        names = [name.strip() for name in names.split(",") if name.strip()]
-    for name in names:
-        if name not in KEYS:
-            raise unknown("key", name, KEYS)
-    if not names:
-        raise UsageError(f"no key given: choose of {', '.join(KEYS)}")
-    return tuple(key for key in KEYS if key in names)
 
 
 def default_keys(model: Any, att_module: str | None = None) -> tuple[tuple[str, ...], str]:

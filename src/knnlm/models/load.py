@@ -13,6 +13,7 @@ import xxhash
 from knnlm.argument_types import check_types
 from knnlm.errors import KnnlmError, UsageError, first_line, unknown
 from knnlm.models.adapters import merge_adapter
+from knnlm.models.gguf import converted
 from knnlm.models.location import ModelLocation, locate_model
 from knnlm.models.summed_embeddings import CONFIG_FIELD, load_summed_embeddings, vocabulary_size
 from knnlm.text import tokenizer_fingerprint, tokenizer_rules
@@ -106,6 +107,8 @@ def load_model(
     location = locate_model(source)
     try:
         with hide_transformers_progress():
+            if location.gguf_file is not None:
+                location = converted(location, precision)
             config = _config(location, source)
             tokenizer = _tokenizer(location)
             model = _model(location, source, precision, config)
@@ -171,14 +174,9 @@ def _device(name: str | None) -> torch.device:
 
 
 def _config(location: ModelLocation, source: str | Path) -> Any:
-    """The configuration of a model that can be used.
-
-    None for a GGUF file: parsing its header takes seconds, and all its architectures are causal.
-    """
+    """The configuration of a model that can be used."""
     import transformers
 
-    if location.gguf_file is not None:
-        return None
     config = transformers.AutoConfig.from_pretrained(location.name, **location.options())
     if config.is_encoder_decoder:
         raise KnnlmError(

@@ -4,16 +4,6 @@
 document. A report is given finished numbers; nothing here measures.
 """
 
-from knnlm.report.document import Cell as Cell
-from knnlm.report.document import Column as Column
-from knnlm.report.document import Commands as Commands
-from knnlm.report.document import Definition as Definition
-from knnlm.report.document import DefinitionList as DefinitionList
-from knnlm.report.document import Document as Document
-from knnlm.report.document import Equation as Equation
-from knnlm.report.document import Figure as Figure
-from knnlm.report.document import Paragraph as Paragraph
-from knnlm.report.document import Section as Section
-from knnlm.report.document import Table as Table
-from knnlm.report.document import TokenView as TokenView
-from knnlm.report.document import text_table as text_table
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -29,7 +29,8 @@ from knnlm.files import fingerprint, write_lock
 from knnlm.progress import ProgressBar, log
 from knnlm.search.exact import with_exact_scores
 from knnlm.search.neighbors import Neighbors
-from knnlm.search.retrieval import Retrieval, check_index, open_search
+from knnlm.search.open import open_search
+from knnlm.search.retrieval import Retrieval, check_index
 
 NEIGHBORS_KIND = "neighbors"
 _QUERIES_PER_COMMIT = 1 << 12

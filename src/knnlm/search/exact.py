@@ -21,11 +21,9 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from knnlm import defaults
 from knnlm.datastore import Column
-from knnlm.errors import UsageError
 from knnlm.search.faiss_index import faiss_metric
-from knnlm.search.neighbors import Neighbors, merge, pack, top_k, top_k_packed, unpack
+from knnlm.search.neighbors import Neighbors, check_k, merge, pack, top_k, top_k_packed, unpack
 from knnlm.similarity import Metric, from_distance, score_entries
 
 BLOCK_BYTES = 1 << 28
@@ -34,16 +32,6 @@ _QUERIES_SEARCHED_AGAIN = 64
 _SCORED_AT_ONCE = 1 << 15
 
 Floats = NDArray[np.float32]
-
-
-def check_k(k: int) -> None:
-    """Check that a search can return k neighbors.
-
-    Raises:
-        UsageError: k is outside 1 … 4096.
-    """
-    if not 1 <= k <= defaults.K_MAX:
-        raise UsageError(f"k = {k} is out of range: choose 1 to {defaults.K_MAX}")
 
 
 def exact_search(queries: NDArray[Any], keys: Column, k: int, metric: Metric) -> Neighbors:

@@ -20,7 +20,6 @@ from knnlm.files import commit_file, explain_os_errors
 from knnlm.progress import ProgressBar, log
 from knnlm.similarity import Metric
 
-INDEX_FILE = "index.faiss"
 TRAINED_FILE = "trained.faiss"
 _ADDED_AT_ONCE = 1 << 16
 _TRAINED_ON_PER_LIST = 256

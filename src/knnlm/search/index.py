@@ -1,15 +1,10 @@
 """A FAISS index of one key: built, measured against exact search, kept beside its datastore.
 
-    STORE/indexes/<name>/index.faiss     what FAISS writes
-    STORE/indexes/<name>/manifest.json   key, metric, factory, nprobe, rows, fingerprint of the
-                                         datastore, recall, checksum
-
 FAISS detects neither a flipped bit nor a wrong metric nor a forgotten nprobe; the manifest does, so
 an index that is not what it claims to be is refused when it is opened.
 """
 
 import time
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import faiss
@@ -18,13 +13,12 @@ from numpy.typing import NDArray
 
 from knnlm import defaults
 from knnlm.datastore import Column, Entries
-from knnlm.errors import DamagedError, KnnlmError, UsageError, unknown
+from knnlm.errors import DamagedError, KnnlmError, UsageError
 from knnlm.files import checksum_file, read_json, write_json, write_lock
 from knnlm.progress import log, log_result
-from knnlm.search.exact import check_k, exact_search
+from knnlm.search.exact import exact_search
 from knnlm.search.factory import check_nprobe, default_factory
 from knnlm.search.faiss_index import (
-    INDEX_FILE,
     TRAINED_FILE,
     add_entries,
     faiss_metric,
@@ -33,11 +27,18 @@ from knnlm.search.faiss_index import (
     trained_index,
     write_index,
 )
-from knnlm.search.neighbors import Neighbors, recall, top_k
+from knnlm.search.index_records import (
+    FORMAT,
+    INDEX_FILE,
+    MANIFEST,
+    how_to_rebuild,
+    index_file,
+    index_folder,
+    index_manifest,
+)
+from knnlm.search.neighbors import Neighbors, check_k, recall, top_k
 from knnlm.similarity import Metric, checked_metric, from_distance
 
-FORMAT = 1
-MANIFEST = "manifest.json"
 _SEARCHED_AT_ONCE = 1 << 10
 
 
@@ -122,7 +123,7 @@ def build_index(
     store.verify(key)
     factory = factory or default_factory(store.count, keys.type.width)
     name = index_name(key, metric, factory, nprobe)
-    manifest = _folder(store, name) / MANIFEST
+    manifest = index_folder(store, name) / MANIFEST
     if manifest.is_file() and read_json(manifest)["store"] == store.fingerprint:
         log.info(f"index {name} is built already")
         index = open_index(store, name)
@@ -140,50 +141,16 @@ def open_index(store: Entries, name: str) -> Index:
         KnnlmError: There is no such index, or the datastore has changed since it was built.
         DamagedError: The file is not what was written.
     """
-    manifest = index_manifest(store, name)
-    folder, remedy = _folder(store, name), _how_to_rebuild(manifest)
-    file = folder / INDEX_FILE
-    if not file.is_file() or checksum_file(file) != manifest["xxh3"]:
-        raise DamagedError(
-            f"{file} is damaged (its checksum differs): delete {folder} and {remedy}"
-        )
+    manifest, file = index_manifest(store, name), index_file(store, name)
     index = faiss.read_index(str(file))
     right_metric = index.metric_type == faiss_metric(manifest["metric"])
     if not right_metric or index.ntotal != store.count:
         raise DamagedError(
-            f"{file} is not the index that its manifest describes: delete {folder} and {remedy}"
+            f"{file} is not the index that its manifest describes: delete {file.parent} and "
+            f"{how_to_rebuild(manifest)}"
         )
     set_nprobe(index, int(manifest["nprobe"]))
     return Index(name, manifest, index)
-
-
-def index_manifest(store: Entries, name: str) -> dict[str, Any]:
-    """The manifest of an index, after checking that it belongs to this datastore; the index itself
-    is not read.
-
-    Raises:
-        KnnlmError: There is no such index, or the datastore has changed since it was built.
-    """
-    names = list_indexes(store)
-    if not names:
-        raise KnnlmError(
-            f"{store.path} has no index: build one with `Datastore.build_index`, or search with "
-            "`exact`"
-        )
-    if name not in names:
-        raise unknown("index", name, names)
-    manifest = read_json(_folder(store, name) / MANIFEST, newest_format=FORMAT)
-    if manifest["store"] != store.fingerprint:
-        raise KnnlmError(
-            f"index {name} covers {manifest['rows']:,} entries of another state of {store.path}: "
-            f"{_how_to_rebuild(manifest)}"
-        )
-    return manifest
-
-
-def list_indexes(store: Entries) -> list[str]:
-    """Names of the finished indexes of a datastore, in alphabetical order."""
-    return sorted(p.parent.name for p in store.path.glob(f"indexes/*/{MANIFEST}"))
 
 
 def index_name(key: str, metric: Metric, factory: str, nprobe: int) -> str:
@@ -204,7 +171,7 @@ def _build(
     """Build, measure, write; the manifest comes last, and an index without one does not exist."""
     began = time.monotonic()
     name, keys = index_name(key, metric, factory, nprobe), store.key(key)
-    folder = _folder(store, name)
+    folder = index_folder(store, name)
     index = trained_index(keys, metric, factory, seed, folder)
     add_entries(index, keys)
     set_nprobe(index, nprobe)
@@ -252,12 +219,3 @@ def _check_recall(manifest: dict[str, Any], floor: float) -> None:
             f"floor of {floor:.0%}: raise `nprobe`, choose a finer `factory`, or lower "
             "`recall_floor`"
         )
-
-
-def _folder(store: Entries, name: str) -> Path:
-    return store.path / "indexes" / name
-
-
-def _how_to_rebuild(manifest: dict[str, Any]) -> str:
-    key, metric = manifest["key"], manifest["metric"]
-    return f"build it again with `Datastore.build_index`, `key` {key} and `metric` {metric}"

@@ -1,29 +1,24 @@
-"""What is searched and how neighbors are scored, chosen apart; and the function that does it.
+"""What is searched and how neighbors are scored, chosen apart.
 
 Which entries are neighbors (an index, or exact search) and which scores they vote with (the index's
 own, or exact ones) are two symbols of the equation, so they are two fields: the paper's
 {FAISS, real} mask × {FAISS, real} score is `index` × `score` here.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
-
-from numpy.typing import NDArray
 
 from knnlm import defaults
 from knnlm.datastore import Entries
 from knnlm.errors import UsageError, unknown
-from knnlm.search.exact import check_k, exact_search, with_exact_scores
-from knnlm.search.index import index_manifest, open_index
-from knnlm.search.neighbors import Neighbors
+from knnlm.search.index_records import index_manifest
+from knnlm.search.neighbors import check_k
 from knnlm.similarity import Metric
 
 EXACT = "exact"
 """What stands for exact search where a name is needed: in JSON, in arguments, in file names."""
 Score = Literal["index", "exact"]
-Search = Callable[[NDArray[Any]], Neighbors]
-"""From hidden states (Q, D) to their neighbors (Q, k)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,31 +118,3 @@ def check_index(store: Entries, retrieval: Retrieval) -> dict[str, Any] | None:
             "that kind"
         )
     return manifest
-
-
-def open_search(store: Entries, retrieval: Retrieval) -> Search:
-    """The function from hidden states to neighbors that a retrieval describes.
-
-    Stored states are read, and so verified, only where the search needs them.
-
-    Args:
-        store: The datastore that is searched.
-        retrieval: How.
-
-    Raises:
-        KnnlmError: The index is missing, does not fit, or is damaged.
-
-    Example:
-        >>> search = open_search(store, Retrieval(key="att", k=8))
-        >>> neighbors = search(states)  # states (Q, D), neighbors (Q, 8)
-    """
-    check_index(store, retrieval)
-    keys, metric, k = store.key(retrieval.key), retrieval.metric, retrieval.k
-    if retrieval.score == "exact":
-        store.verify(retrieval.key)
-    if retrieval.index is None:
-        return lambda states: exact_search(states, keys, k, metric)
-    index = open_index(store, retrieval.index)
-    if retrieval.score == "index":
-        return lambda states: index.search(states, k)
-    return lambda states: with_exact_scores(index.search(states, k), states, keys, metric)

@@ -1,0 +1,35 @@
+from .api import KNNLM as KNNLM
+from .api import Datastore as Datastore
+from .api import DatastoreInfo as DatastoreInfo
+from .api import EvaluationResult as EvaluationResult
+from .api import Explanation as Explanation
+from .api import Generation as Generation
+from .api import VerifyResult as VerifyResult
+from .api import train as train
+from .components import Component as Component
+from .datastore import Entries as Entries
+from .errors import DamagedError as DamagedError
+from .errors import KnnlmError as KnnlmError
+from .errors import UsageError as UsageError
+from .evaluation import ExplainedToken as ExplainedToken
+from .evaluation import RetrievedNeighbor as RetrievedNeighbor
+from .evaluation import TunedSettings as TunedSettings
+from .experiments.demo import run_demo as run_demo
+from .huggingface import KNNLMForCausalLM as KNNLMForCausalLM
+from .huggingface import Sampling as Sampling
+from .models import LanguageModel as LanguageModel
+from .models import Preset as Preset
+from .models import load_model as load_model
+from .search import Index as Index
+from .search import Neighbors as Neighbors
+from .search import Retrieval as Retrieval
+from .text import Document as Document
+from .text import Folder as Folder
+from .text import HubDataset as HubDataset
+from .text import PythonDocs as PythonDocs
+from .text import Source as Source
+from .training.distillation import Distilled as Distilled
+from .training.language_model import TrainingResult as TrainingResult
+from .version import __version__ as __version__
+
+__all__: list[str]

@@ -1,0 +1,13 @@
+from .datastore import Datastore as Datastore
+from .explain import explain_passage as explain_passage
+from .inventory import DatastoreInfo as DatastoreInfo
+from .inventory import VerifyResult as VerifyResult
+from .inventory import describe_datastore as describe_datastore
+from .inventory import verify_datastore as verify_datastore
+from .model import KNNLM as KNNLM
+from .results import EvaluationResult as EvaluationResult
+from .results import Explanation as Explanation
+from .results import Generation as Generation
+from .settings import retrieval_wishes as retrieval_wishes
+from .settings import settings_of as settings_of
+from .training import train as train

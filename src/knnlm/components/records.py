@@ -1,0 +1,146 @@
+"""What is known of the components that are kept with a datastore, without opening them.
+
+    DATASTORE/components/<name>/component.json        kind, keys, model, how it was made, its file
+    DATASTORE/components/<name>/<xxh3>.safetensors    the component; its name is its checksum
+
+λ and τ are not here: settings are (evaluation/settings.py), of every component alike. Nothing here
+imports a model library.
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from knnlm.datastore import Entries
+from knnlm.errors import DamagedError, KnnlmError, UsageError, unknown
+from knnlm.files import checksum_file, read_json
+from knnlm.progress import log
+from knnlm.search import Retrieval, check_index
+
+KNN_NAME = "knn"
+"""The name of the kNN component, which every datastore has."""
+FOLDER, RECORD = "components", "component.json"
+FORMAT = 2
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+def check_component_name(name: str) -> None:
+    """Raise a UsageError unless a new component may have this name."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"'{name}' is not a name for a component: use letters, digits, '.', '_' and '-'"
+        )
+    if name == KNN_NAME:
+        raise UsageError(f"'{name}' is the name of the neighbors themselves: choose another name")
+
+
+def component_folder(entries: Entries, name: str) -> Path:
+    """Where a component is kept."""
+    return entries.path / FOLDER / name
+
+
+def list_components(entries: Entries) -> list[str]:
+    """Names of the components that are kept with a datastore."""
+    return sorted(file.parent.name for file in (entries.path / FOLDER).glob(f"*/{RECORD}"))
+
+
+def component_record(entries: Entries, name: str) -> dict[str, Any]:
+    """What is known of a component, without reading its tensors.
+
+    Raises:
+        KnnlmError: If the datastore has no component, or it was made by an earlier knnlm.
+        UsageError: If there are others, but none of that name.
+    """
+    names = list_components(entries)
+    if not names:
+        raise KnnlmError(
+            f"{entries.path} has no component: make one with `Datastore.distill` first"
+        )
+    if name not in names:
+        raise unknown("component", name, names)
+    record = describe_component(entries, name)
+    if "note" in record:
+        raise KnnlmError(f"component {name} of {entries.path} {record['note']}")
+    return record
+
+
+def describe_component(entries: Entries, name: str) -> dict[str, Any]:
+    """The record of a component that is there; `note` says so if it is of an earlier format."""
+    record = read_json(component_folder(entries, name) / RECORD, newest_format=FORMAT)
+    if record.get("format") == FORMAT:
+        return record
+    return {
+        **record,
+        "note": f"was made by an earlier knnlm: distill it again under the name {name}, or delete "
+        f"{component_folder(entries, name)}",
+    }
+
+
+def component_checksum(entries: Entries, name: str, retrieval: Retrieval | None) -> str | None:
+    """What tells whether a component is still the same; None for exact search."""
+    if name != KNN_NAME:
+        return str(component_record(entries, name)["xxh3"])
+    assert retrieval is not None
+    index = check_index(entries, retrieval)
+    return None if index is None else str(index["xxh3"])
+
+
+def component_file(entries: Entries, name: str) -> Path:
+    """The file of a component, after checking its bytes and that it belongs to the datastore.
+
+    Raises:
+        DamagedError: If it is damaged or missing.
+        KnnlmError: If it was learned from another model's hidden states.
+    """
+    record = component_record(entries, name)
+    if record["model"] != entries.meta["model"]["fingerprint"]:
+        raise KnnlmError(
+            f"component {name} of {entries.path} was learned from another model's states: "
+            f"{make_again(name)}"
+        )
+    if record["datastore"] != entries.fingerprint:
+        log.warning(
+            f"note: {entries.path} has changed since component {name} was learned from it; "
+            f"{make_again(name)} to follow it"
+        )
+    return _compared(entries, name, record)
+
+
+def verify_component(entries: Entries, name: str) -> int:
+    """Compare the bytes of a component with their checksum and return how many there are.
+
+    One of an earlier format is compared too, with a warning that it cannot be used.
+
+    Raises:
+        DamagedError: If its file is damaged or missing.
+    """
+    record = describe_component(entries, name)
+    if "note" not in record:
+        return component_file(entries, name).stat().st_size
+    file = _compared(entries, name, record)
+    log.warning(f"note: component {name} of {entries.path} {record['note']}")
+    return file.stat().st_size
+
+
+def damaged(entries: Entries, name: str) -> DamagedError:
+    """The error of a component whose file is not what was written."""
+    return DamagedError(
+        f"component {name} of {entries.path} is damaged or missing: {make_again(name)}"
+    )
+
+
+def make_again(name: str) -> str:
+    """How to make a component again, for messages."""
+    return f"make it again with `Datastore.distill` (`Datastore.info` says how {name} was made)"
+
+
+def _compared(entries: Entries, name: str, record: dict[str, Any]) -> Path:
+    """The file of a component, after comparing it with its checksum."""
+    file = component_folder(entries, name) / str(record.get("file", ""))
+    try:
+        whole = checksum_file(file) == record.get("xxh3")
+    except (DamagedError, OSError) as error:
+        raise damaged(entries, name) from error
+    if not whole:
+        raise damaged(entries, name)
+    return file

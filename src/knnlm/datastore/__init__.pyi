@@ -1,0 +1,14 @@
+from .build import build_entries as build_entries
+from .build import resolve_window as resolve_window
+from .entries import ENTRIES_KIND as ENTRIES_KIND
+from .entries import DocumentInfo as DocumentInfo
+from .entries import Entries as Entries
+from .entries import evenly_spaced as evenly_spaced
+from .entries import open_entries as open_entries
+from .table import MANIFEST as MANIFEST
+from .table import Column as Column
+from .table import ColumnType as ColumnType
+from .table import Table as Table
+from .table import open_table as open_table
+from .table import verify_table as verify_table
+from .table_writer import TableWriter as TableWriter

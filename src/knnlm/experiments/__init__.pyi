@@ -1,0 +1,17 @@
+from .condition import Condition as Condition
+from .demo import Demo as Demo
+from .demo import demo_as_json as demo_as_json
+from .demo import run_demo as run_demo
+from .lms import BaseLM as BaseLM
+from .lms import Checkpoint as Checkpoint
+from .lms import ExistingLM as ExistingLM
+from .records import Claim as Claim
+from .records import ResultsFolder as ResultsFolder
+from .records import load_records as load_records
+from .runner import Outcome as Outcome
+from .runner import run as run
+from .searches import SearchSpec as SearchSpec
+from .searches import largest_k as largest_k
+from .texts import Texts as Texts
+from .workspace import SearchData as SearchData
+from .workspace import Workspace as Workspace

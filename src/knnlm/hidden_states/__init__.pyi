@@ -1,0 +1,17 @@
+from .att import AttLocation as AttLocation
+from .att import locate_att as locate_att
+from .families import FAMILIES as FAMILIES
+from .families import Family as Family
+from .forward import TokenWindow as TokenWindow
+from .forward import compute_entries as compute_entries
+from .forward import token_columns as token_columns
+from .keys import KEYS as KEYS
+from .keys import checked_keys as checked_keys
+from .output_head import logit_blocks as logit_blocks
+from .output_head import model_logits as model_logits
+from .output_head import output_embedding as output_embedding
+from .output_head import target_logprobs as target_logprobs
+from .reader import Capture as Capture
+from .reader import StateReader as StateReader
+from .reader import States as States
+from .reader import default_keys as default_keys

@@ -1,0 +1,15 @@
+from .load import PRECISIONS as PRECISIONS
+from .load import LanguageModel as LanguageModel
+from .load import hide_transformers_progress as hide_transformers_progress
+from .load import load_model as load_model
+from .load import model_fingerprint as model_fingerprint
+from .presets import DEMO as DEMO
+from .presets import LAPTOP as LAPTOP
+from .presets import PAPER as PAPER
+from .presets import PRESETS as PRESETS
+from .presets import SMOKE as SMOKE
+from .presets import Preset as Preset
+from .presets import new_model as new_model
+from .presets import preset_named as preset_named
+from .summed_embeddings import SummedEmbeddings as SummedEmbeddings
+from .summed_embeddings import vocabulary_size as vocabulary_size

@@ -1,0 +1,13 @@
+from .document import Cell as Cell
+from .document import Column as Column
+from .document import Commands as Commands
+from .document import Definition as Definition
+from .document import DefinitionList as DefinitionList
+from .document import Document as Document
+from .document import Equation as Equation
+from .document import Figure as Figure
+from .document import Paragraph as Paragraph
+from .document import Section as Section
+from .document import Table as Table
+from .document import TokenView as TokenView
+from .document import text_table as text_table

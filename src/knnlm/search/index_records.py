@@ -1,0 +1,73 @@
+"""What is known of the indexes of a datastore, without opening them: nothing here imports FAISS.
+
+STORE/indexes/<name>/index.faiss     what FAISS writes
+STORE/indexes/<name>/manifest.json   key, metric, factory, nprobe, rows, fingerprint of the
+                                     datastore, recall, checksum
+"""
+
+from pathlib import Path
+from typing import Any
+
+from knnlm.datastore import Entries
+from knnlm.errors import DamagedError, KnnlmError, unknown
+from knnlm.files import checksum_file, read_json
+
+INDEX_FILE, MANIFEST = "index.faiss", "manifest.json"
+FORMAT = 1
+
+
+def index_manifest(store: Entries, name: str) -> dict[str, Any]:
+    """The manifest of an index, after checking that it belongs to this datastore; the index itself
+    is not read.
+
+    Raises:
+        KnnlmError: There is no such index, or the datastore has changed since it was built.
+    """
+    names = list_indexes(store)
+    if not names:
+        raise KnnlmError(
+            f"{store.path} has no index: build one with `Datastore.build_index`, or search with "
+            "`exact`"
+        )
+    if name not in names:
+        raise unknown("index", name, names)
+    manifest = read_json(index_folder(store, name) / MANIFEST, newest_format=FORMAT)
+    if manifest["store"] != store.fingerprint:
+        raise KnnlmError(
+            f"index {name} covers {manifest['rows']:,} entries of another state of {store.path}: "
+            f"{how_to_rebuild(manifest)}"
+        )
+    return manifest
+
+
+def list_indexes(store: Entries) -> list[str]:
+    """Names of the finished indexes of a datastore, in alphabetical order."""
+    return sorted(p.parent.name for p in store.path.glob(f"indexes/*/{MANIFEST}"))
+
+
+def index_file(store: Entries, name: str) -> Path:
+    """The file of an index, after comparing it with its checksum.
+
+    Raises:
+        KnnlmError: There is no such index, or the datastore has changed since it was built.
+        DamagedError: The file is not what was written.
+    """
+    manifest, folder = index_manifest(store, name), index_folder(store, name)
+    file = folder / INDEX_FILE
+    if not file.is_file() or checksum_file(file) != manifest["xxh3"]:
+        raise DamagedError(
+            f"{file} is damaged (its checksum differs): delete {folder} and "
+            f"{how_to_rebuild(manifest)}"
+        )
+    return file
+
+
+def index_folder(store: Entries, name: str) -> Path:
+    """Where an index is kept."""
+    return store.path / "indexes" / name
+
+
+def how_to_rebuild(manifest: dict[str, Any]) -> str:
+    """How to build an index again, for messages."""
+    key, metric = manifest["key"], manifest["metric"]
+    return f"build it again with `Datastore.build_index`, `key` {key} and `metric` {metric}"
