@@ -18,6 +18,7 @@ from knnlm.text.tokenizer import (
     encode_documents,
     encode_prompt,
     joined_tokens,
+    reading_as_text,
     tokenizer_fingerprint,
     train_tokenizer,
     with_bos,
@@ -251,3 +252,12 @@ def test_a_tokenizer_with_bos_begins_texts_as_documents_begin(
     assert tokenizer("fox").input_ids == changed("fox").input_ids[1:]
     assert with_bos(changed) is changed
     assert with_bos(without_bos) is without_bos
+
+
+@given(st.text(st.sampled_from("ab <|endoftext>\n"), max_size=40))
+def test_a_tokenizer_that_reads_as_text_reads_prompts(
+    tokenizer: Any, without_bos: Any, text: str
+) -> None:
+    for each in (tokenizer, without_bos):
+        if text or each.bos_token_id is not None:
+            assert reading_as_text(each)(text).input_ids == encode_prompt(each, text)

@@ -39,7 +39,7 @@ from knnlm.huggingface import Generated, KNNLMForCausalLM, Sampling, generate
 from knnlm.models import LanguageModel
 from knnlm.progress import log, log_result
 from knnlm.search import Score, check_k
-from knnlm.text import Split, Text, encode_prompt, with_bos
+from knnlm.text import Split, Text, encode_prompt, reading_as_text
 
 
 class KNNLM:
@@ -109,6 +109,7 @@ class KNNLM:
         self._k, self._lam, self._tau = k, lam, tau
         self._pinned: TunedSettings | None = None
         self._transformers: KNNLMForCausalLM | None = None
+        self._tokenizer: tuple[Any, Any] | None = None  # the model's, and how it reads here
 
     def __repr__(self) -> str:
         return f"KNNLM({self.store!r}, component {self.component_name!r})"
@@ -143,8 +144,15 @@ class KNNLM:
 
     @property
     def tokenizer(self) -> Any:
-        """The model's tokenizer; texts begin with bos where it has one, as stored documents do."""
-        return with_bos(self.store.model.tokenizer)
+        """The model's tokenizer, reading texts as stored documents and prompts are read.
+
+        They begin with bos where there is one, and what spells a special token in them stays text;
+        in a chat template special tokens are special.
+        """
+        own = self.store.model.tokenizer
+        if self._tokenizer is None or self._tokenizer[0] is not own:
+            self._tokenizer = (own, reading_as_text(own))
+        return self._tokenizer[1]
 
     @check_types
     def tune(
@@ -241,6 +249,7 @@ class KNNLM:
         self,
         prompt: str,
         *,
+        chat: bool = False,
         max_new_tokens: int | None = None,
         sampling: Sampling | None = None,
         compare: bool = False,
@@ -249,18 +258,21 @@ class KNNLM:
         """Continue a text.
 
         Args:
-            prompt: The text to continue.
+            prompt: The text to continue. What spells a special token in it stays text.
+            chat: Whether it is a user's message, to be answered: the model's chat template is put
+                around it.
             max_new_tokens: How many tokens to add, at most; 64 unless `sampling` says otherwise.
             sampling: How tokens are chosen; greedily by default.
             compare: Whether the base LM continues it too.
-            stream: Called with the prompt, and then with pieces of text as they come.
+            stream: Called with the prompt (not in a chat), and then with pieces of text as they
+                come.
 
         Returns:
             The new text and its tokens; `explain()` shows why each was chosen.
 
         Raises:
-            UsageError: The prompt is longer than the model can read, or `max_new_tokens` is out of
-                range.
+            UsageError: The prompt is longer than the model can read, `max_new_tokens` is out of
+                range, or the model has no chat template.
             KnnlmError: The datastore is not tuned and λ or τ is not given, or the model cannot
                 generate with a datastore.
 
@@ -271,13 +283,15 @@ class KNNLM:
         if max_new_tokens is not None:
             sampling = replace(sampling, max_new_tokens=max_new_tokens)
         model, tokenizer = self.to_transformers(), self.tokenizer
-        generated = generate(model, tokenizer, prompt, sampling, compare=compare, stream=stream)
+        generated = generate(
+            model, tokenizer, prompt, sampling, chat=chat, compare=compare, stream=stream
+        )
 
         def explainer(new: Generated) -> Any:
             tokens = np.array([*new.prompt_tokens, *new.tokens], np.int64)
             return explain_tokens(model, tokens, len(new.prompt_tokens), tokenizer)
 
-        return Generation(prompt, generated, self.settings, explainer)
+        return Generation(prompt, generated, self.settings, explainer, chat)
 
     @check_types
     def explain(self, text: str) -> Explanation:

@@ -80,12 +80,14 @@ class Explanation:
 
 @dataclass(frozen=True)
 class Generation:
-    """A continued text."""
+    """A continued text, or an answer."""
 
     prompt: str
     generated: Generated
     settings: TunedSettings
     explainer: Callable[[Generated], tuple[ExplainedToken, ...]]
+    chat: bool = False
+    """Whether the text answers the prompt instead of continuing it."""
 
     @property
     def text(self) -> str:
@@ -108,7 +110,7 @@ class Generation:
         return Explanation(tokens, self.settings)
 
     def __str__(self) -> str:
-        return self.prompt + self.text
+        return self.text if self.chat else self.prompt + self.text
 
     def __repr__(self) -> str:
         return f"Generation(prompt={self.prompt!r}, text={self.text!r})"

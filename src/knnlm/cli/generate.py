@@ -19,6 +19,9 @@ Prompt = Annotated[
 Compare = Annotated[
     bool, typer.Option("--compare", help="Show the base LM beside it, with the same seed.")
 ]
+Chat = Annotated[
+    bool, typer.Option("--chat", help="Answer PROMPT as a message, with the chat template.")
+]
 Explain = Annotated[bool, typer.Option("--explain", help="Show what was retrieved for each token.")]
 
 
@@ -52,13 +55,14 @@ def generate(
     sampling: SamplingOptions,
     settings: SettingOptions,
     model: ModelOptions,
+    chat: Chat = False,
     compare: Compare = False,
     explain: Explain = False,
     json: Json = False,
 ) -> None:
     """Continue a text with the datastore's model and neighbors.
 
-    The new text streams to stdout as it comes.
+    The new text streams to stdout as it comes. What spells a special token in PROMPT stays text.
 
     Example: knnlm generate store "The with statement" --compare
     """
@@ -67,16 +71,23 @@ def generate(
 
     chosen = Sampling(**asdict(sampling))
     text = _read_stdin() if prompt == "-" else prompt
-    _continue(knnlm, text, chosen, compare=compare, explain=explain, json=json)
+    _continue(knnlm, text, chosen, chat=chat, compare=compare, explain=explain, json=json)
 
 
 def _continue(
-    model: "KNNLM", prompt: str, sampling: Any, *, compare: bool, explain: bool, json: bool
+    model: "KNNLM",
+    prompt: str,
+    sampling: Any,
+    *,
+    chat: bool,
+    compare: bool,
+    explain: bool,
+    json: bool,
 ) -> None:
     """Generate and show; what streams is not printed again."""
     streams = not json and not compare
     generation = model.generate(
-        prompt, sampling=sampling, compare=compare, stream=_write if streams else None
+        prompt, sampling=sampling, chat=chat, compare=compare, stream=_write if streams else None
     )
     if streams:
         _write("\n")
@@ -103,6 +114,7 @@ def _fields(
     retrieval = settings.retrieval
     return {
         "prompt": generation.prompt,
+        "chat": generation.chat,
         "text": generation.text,
         "base_text": generation.base_text,
         "new_tokens": len(generation.tokens),

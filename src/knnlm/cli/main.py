@@ -49,6 +49,7 @@ _SWITCHES = (
     "--embedded",
     "--logprobs",
     "--sample",
+    "--chat",
     "--compare",
     "--explain",
     "--list",

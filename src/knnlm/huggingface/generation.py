@@ -15,7 +15,7 @@ from knnlm.argument_types import check_type
 from knnlm.errors import UsageError
 from knnlm.huggingface.model import KNNLMForCausalLM
 from knnlm.progress import log
-from knnlm.text import CONTEXT_TOKENS_KEPT, decode_continuation, encode_prompt
+from knnlm.text import CONTEXT_TOKENS_KEPT, decode_continuation, encode_chat, encode_prompt
 
 Stream = Callable[[str], None]
 """Called with pieces of text as they come."""
@@ -122,27 +122,29 @@ def generate(
     prompt: str,
     sampling: Sampling | None = None,
     *,
+    chat: bool = False,
     compare: bool = False,
     stream: Stream | None = None,
 ) -> Generated:
-    """Continue a prompt.
+    """Continue a prompt, or answer it.
 
     Args:
         model: The kNN-LM.
         tokenizer: Its tokenizer.
         prompt: The text to continue, begun as a document of the datastore is.
         sampling: How tokens are chosen; greedily unless told otherwise.
+        chat: Whether the prompt is a message, put into the model's chat template.
         compare: Whether the base LM continues it too, with the same seed.
-        stream: Called with the prompt, and then with pieces of text as they come.
+        stream: Called with the prompt (not in a chat), and then with pieces of text as they come.
 
     Raises:
         UsageError: If the prompt is not UTF-8, is longer than the model can read, or is empty and
-            the model has no token to begin a text with.
+            the model has no token to begin a text with; or if it has no chat template.
     """
     sampling = Sampling() if sampling is None else sampling
-    ids = encode_prompt(tokenizer, prompt)
+    ids = encode_chat(tokenizer, prompt) if chat else encode_prompt(tokenizer, prompt)
     room = _room(model, len(ids), sampling.max_new_tokens)
-    if stream is not None:
+    if stream is not None and not chat:
         stream(prompt)
     base = None
     if compare:

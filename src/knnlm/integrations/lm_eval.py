@@ -11,6 +11,7 @@ import torch
 
 from knnlm.components import KNN_NAME
 from knnlm.errors import KnnlmError, UsageError
+from knnlm.text import with_bos
 
 try:
     from lm_eval.api.registry import register_model
@@ -63,7 +64,8 @@ class KNNLMHarness(HFLM):  # type: ignore[misc]  # lm_eval is not typed
         )
         super().__init__(
             pretrained=knnlm.to_transformers(),
-            tokenizer=knnlm.tokenizer,
+            # lm-eval gives rendered chat templates as text: special tokens must be special
+            tokenizer=with_bos(knnlm.store.model.tokenizer),
             batch_size=batch_size,
             **options,
         )

@@ -22,9 +22,11 @@ from .tokenizer import CONTEXT_TOKENS_KEPT as CONTEXT_TOKENS_KEPT
 from .tokenizer import END_OF_TEXT as END_OF_TEXT
 from .tokenizer import EncodedDocument as EncodedDocument
 from .tokenizer import decode_continuation as decode_continuation
+from .tokenizer import encode_chat as encode_chat
 from .tokenizer import encode_documents as encode_documents
 from .tokenizer import encode_prompt as encode_prompt
 from .tokenizer import joined_tokens as joined_tokens
+from .tokenizer import reading_as_text as reading_as_text
 from .tokenizer import tokenizer_fingerprint as tokenizer_fingerprint
 from .tokenizer import tokenizer_rules as tokenizer_rules
 from .tokenizer import train_tokenizer as train_tokenizer

@@ -6,6 +6,8 @@ count leaves out the words that lie wholly inside it.
 """
 
 import copy
+import functools
+import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -13,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from knnlm.errors import UsageError
+from knnlm.errors import KnnlmError, UsageError
 from knnlm.files import canonical
 from knnlm.text.documents import Document, count_words, group_by_size
 
@@ -154,12 +156,7 @@ def encode_prompt(tokenizer: Any, text: str) -> list[int]:
     Raises:
         UsageError: The text is not valid Unicode, or it is empty and the tokenizer has no bos.
     """
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise UsageError(
-            "the prompt is not valid UTF-8: check the terminal's encoding or the file"
-        ) from error
+    _check_unicode(text)
     ids: list[int] = _rules_for_text(tokenizer).encode(text, add_special_tokens=False).ids
     if tokenizer.bos_token_id is not None:
         return [tokenizer.bos_token_id, *ids]
@@ -212,6 +209,64 @@ def with_bos(tokenizer: Any) -> Any:
         special_tokens=[(tokenizer.bos_token, bos)],
     )
     return changed
+
+
+def reading_as_text(tokenizer: Any) -> Any:
+    """A tokenizer that reads a text as documents and prompts are read here.
+
+    The text begins with bos where there is one, and what spells a special token in it stays text.
+    In a chat template special tokens are special all the same.
+
+    Returns:
+        A changed copy: `reading_as_text(tokenizer)(text).input_ids` is `encode_prompt(…)`.
+    """
+    special = with_bos(tokenizer)  # reads special tokens as such
+    changed = copy.deepcopy(special)
+    changed.split_special_tokens = True
+    kind = type(changed)
+
+    @functools.wraps(kind.apply_chat_template)
+    def apply_chat_template(self: Any, *given: Any, **options: Any) -> Any:
+        plain = copy.copy(special)
+        plain.chat_template = self.chat_template
+        return plain.apply_chat_template(*given, **options)
+
+    # the name stays, because save_pretrained writes it
+    changed.__class__ = type(kind.__name__, (kind,), {"apply_chat_template": apply_chat_template})
+    return changed
+
+
+def encode_chat(tokenizer: Any, message: str) -> list[int]:
+    """Encode a message of a user as the model's chat template has it, up to where the answer
+    begins.
+
+    What spells a special token in the message stays text, as in any prompt.
+
+    Raises:
+        UsageError: The message is not valid Unicode, or the model has no chat template.
+        KnnlmError: transformers is too old to keep special tokens out of messages.
+    """
+    _check_unicode(message)
+    if not getattr(tokenizer, "chat_template", None):
+        raise UsageError("this model has no chat template: leave out `chat`")
+    if "sanitize_control_tokens" not in inspect.signature(tokenizer.apply_chat_template).parameters:
+        raise KnnlmError("this transformers cannot keep special tokens out of messages: update it")
+    ids: list[int] = tokenizer.apply_chat_template(
+        [{"role": "user", "content": message}],
+        add_generation_prompt=True,
+        sanitize_control_tokens=True,
+        return_dict=False,
+    )
+    return ids
+
+
+def _check_unicode(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            "the prompt is not valid UTF-8: check the terminal's encoding or the file"
+        ) from error
 
 
 def _rules_for_text(tokenizer: Any) -> Any:
