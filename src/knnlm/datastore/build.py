@@ -27,7 +27,7 @@ from knnlm.datastore.estimate import estimate_build
 from knnlm.datastore.table import CHECKPOINT, MANIFEST, ColumnType, Table, open_table
 from knnlm.datastore.table_writer import TableWriter
 from knnlm.errors import KnnlmError, UsageError
-from knnlm.files import write_lock
+from knnlm.files import canonical, write_lock
 from knnlm.hidden_states import (
     AttLocation,
     StateReader,
@@ -236,6 +236,7 @@ class _Build:
             if kept:
                 log.info(f"resuming after {kept:,} entries")
             self._read_text(text, kept)
+            _refuse_changes(text, self.writer.manifest["meta"]["text"])
             self._finish(kept)
         except BaseException:
             # Ctrl-C too: what was computed stays, and the next run resumes after it
@@ -334,6 +335,21 @@ class _Build:
                 **({} if self.options.text_name is None else {"text": self.options.text_name}),
             }
         )
+
+
+def _refuse_changes(text: Source, began_as: Mapping[str, Any]) -> None:
+    """Refuse a text that is no longer what it was when the build began, and so what a manifest
+    would say it is."""
+    now = text.describe()
+    if canonical(now) == canonical(began_as):
+        return
+    before, after = ({f["name"]: f for f in d.get("files", [])} for d in (began_as, now))
+    changed = sorted(n for n in {*before, *after} if before.get(n) != after.get(n))
+    named = changed[0] if len(changed) == 1 else f"{len(changed)} files" if changed else "the text"
+    raise KnnlmError(
+        f"{named} changed while the text was read: wait until nobody writes to it, then build in "
+        "another `path`"
+    )
 
 
 def _columns(reader: StateReader, options: _Options) -> dict[str, ColumnType]:
