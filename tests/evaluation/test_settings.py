@@ -61,7 +61,7 @@ def test_what_is_saved_is_what_is_loaded_the_best_first(own: Entries) -> None:
         save_settings(own, settings)
     assert load_settings(own) == sorted(EVERY, key=lambda settings: settings.interp_ppl)
     written = read_json(own.path / "tuned.json")
-    assert written["format"] == 2
+    assert written["format"] == 3
     assert [each["lambda"] for each in written["settings"].values()] == [0.25] * len(EVERY)
 
 
@@ -165,13 +165,13 @@ def test_settings_of_the_first_format_are_replaced_by_new_ones(own: Entries) -> 
     write_earlier(own, earlier("exact", "real", 50.0, "older text"), earlier(INDEX, "search", 52.0))
     save_settings(own, dataclasses.replace(EVERY[0], lam=0.5))
     assert load_settings(own) == [dataclasses.replace(EVERY[0], lam=0.5), EVERY[3]]
-    assert read_json(own.path / "tuned.json")["format"] == 2
+    assert read_json(own.path / "tuned.json")["format"] == 3
 
 
 def test_a_newer_format_is_refused(own: Entries) -> None:
     write_json(own.path / "tuned.json", {"format": 3, "settings": {}})
     for refused in (load_settings, choose_settings):
-        with pytest.raises(KnnlmError, match="has format 3 but this knnlm reads up to 2: install"):
+        with pytest.raises(KnnlmError, match="has format 4 but this knnlm reads up to 3: install"):
             refused(own)
     with pytest.raises(KnnlmError, match="has format 3"):
         save_settings(own, EVERY[0])

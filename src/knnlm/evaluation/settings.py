@@ -19,7 +19,7 @@ from knnlm.files import fingerprint, finite, read_json, write_json, write_lock
 from knnlm.search import Retrieval
 
 FILE = "tuned.json"
-FORMAT = 2
+FORMAT = 3
 JSON_NAMES = {"lam": "lambda", "tau": "temperature", "tau_units": "temperature_units"}
 """What fields are called in JSON where that is not their name here."""
 

@@ -5,6 +5,7 @@
 The number depends on the name alone, so a document stays where it is when others are added.
 """
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -99,7 +100,7 @@ class FolderSplit:
             if formats.holds_many(path)
             or split_of(self.files.name_of(path), self.percents) == self.split
         )
-        return iter(Files(chosen, self.files.root, self.files.from_folder, self.files.meta))
+        return iter(dataclasses.replace(self.files, paths=chosen))
 
 
 def split_of(name: str, percents: Percents) -> Split:

@@ -35,6 +35,8 @@ class Files:
     root: Path | None = None
     from_folder: bool = False
     meta: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    said: set[str] = field(default_factory=set, compare=False, repr=False)
+    """Notes that were given: a text is read more than once."""
 
     def describe(self) -> dict[str, Any]:
         """Names, sizes and checksums of the files; folders may move."""
@@ -55,8 +57,10 @@ class Files:
                     raise
                 log.debug(f"skipped: {error}")
                 skipped[formats.suffix_of(path)] += 1
-        if skipped:
-            log.warning(f"note: files without text that could be read: {_counted(skipped)}")
+        note = f"note: files without text that could be read: {_counted(skipped)}"
+        if skipped and note not in self.said:
+            self.said.add(note)
+            log.warning(note)
 
     def read(self, path: Path) -> Iterator[Document]:
         """The documents of one of the files.
