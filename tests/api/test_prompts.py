@@ -129,3 +129,22 @@ def test_the_command_answers(model: KNNLM, capsys: pytest.CaptureFixture[str]) -
     assert answer["text"] == model.generate("the cat", chat=True, max_new_tokens=3).text
     assert run([*words, *settings]) == 0
     assert capsys.readouterr().out == answer["text"] + "\n"
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        ("{{ raise_exception('begin with a system message') }}", "begin with a system message"),
+        ("{{ messages[7].content }}", "refuses the message"),
+        ("{% if", "refuses the message"),
+        ("", "no chat template"),
+        ("{% if false %}x{% endif %}", "is empty for this message"),
+    ],
+)
+def test_a_template_that_fails_is_told_in_a_sentence(
+    model: KNNLM, template: str, message: str
+) -> None:
+    changed = copy.deepcopy(model.tokenizer)
+    changed.chat_template = template
+    with pytest.raises(UsageError, match=message):
+        encode_chat(changed, "the cat")

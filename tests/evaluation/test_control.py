@@ -3,13 +3,15 @@
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
 from knnlm import KNNLM, Datastore
-from knnlm.datastore import Entries
+from knnlm.datastore import Entries, build_entries
+from knnlm.errors import KnnlmError, UsageError
 from knnlm.evaluation import (
     TemperedLM,
     TunedSettings,
@@ -22,6 +24,7 @@ from knnlm.evaluation import (
     perplexity,
     unigram_logprobs,
 )
+from knnlm.text.local_files import Files
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +163,7 @@ def test_settings_without_a_control_report_none(store: Datastore, texts: dict[st
     assert result.calibrated_ppl is None
     assert result.calibrated_interp_ppl is None
     assert result.as_json()["calibrated_ratio"] is None
-    assert "no calibrated LM to compare with" in str(result)
+    assert "tune (again) to fit one" in str(result)
 
 
 def test_components_are_compared_with_it_too(store: Datastore, texts: dict[str, Path]) -> None:
@@ -210,3 +213,64 @@ def test_an_unfinished_pass_is_done_again(store: Datastore, valid: Entries, tmp_
     again = control_logprobs(store.model.model, store.entries, valid, 1.3, 0.1)
     assert_allclose(first, again, atol=0)
     shutil.rmtree(valid.path / "tempered")
+
+
+def test_a_given_weight_is_the_controls_too(store: Datastore, texts: dict[str, Path]) -> None:
+    KNNLM(store, exact=True).tune(texts["valid"], k=16)
+    result = KNNLM(store, exact=True, lam=0.0).evaluate(texts["test"])
+    assert result.calibrated_interp_ppl == result.calibrated_ppl
+    fields = result.as_json()
+    assert fields["calibrated_lambda"] == 0
+    assert fields["softmax_temperature"] > 0
+    assert 0 <= fields["unigram_share"] <= 1
+
+
+@pytest.fixture
+def att_store(tiny_model: Path, texts: dict[str, Path], tmp_path: Path) -> Datastore:
+    return Datastore.build(tiny_model, texts["train"], tmp_path / "att", keys="att")
+
+
+def test_a_cached_text_without_ffn_is_read_again(
+    att_store: Datastore, texts: dict[str, Path]
+) -> None:
+    """As an earlier version left it: the states of an att-only datastore, and settings."""
+    KNNLM(att_store).tune(texts["valid"], k=16)
+    (cached,) = (att_store.path / "cache/states").iterdir()
+    shutil.rmtree(cached)
+    earlier = cached.with_name("0")
+    source = Files((texts["valid"],))
+    windows = {name: att_store.entries.meta[name] for name in ("window", "stride")}
+    build_entries(att_store.model, source, earlier, keys="att", logprobs=True, **windows)
+    with pytest.raises(UsageError, match="was built from a text without splits"):
+        att_store.distill(kind="clusters", size=8)
+    att_store.distill(texts["valid"], kind="clusters", size=8)
+
+
+def test_a_damaged_manifest_of_a_cached_text_is_no_obstacle(
+    att_store: Datastore, texts: dict[str, Path]
+) -> None:
+    first = KNNLM(att_store).tune(texts["valid"], k=16).settings
+    (cached,) = (att_store.path / "cache/states").iterdir()
+    (cached / "manifest.json").write_text("{")
+    assert KNNLM(att_store).tune(texts["valid"], k=16).settings == first
+
+
+def test_a_text_that_changes_while_it_is_evaluated_leaves_nothing_behind(
+    att_store: Datastore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "notes.txt"
+    text = "it rained and the grey cat looked at a dog.\n" * 30
+    file.write_text(text)
+    model = KNNLM(att_store, lam=0.3, tau=1.0, k=8)
+    real = Files.read
+
+    def changing(self: Files, path: Path) -> Any:
+        file.write_text(text + "later")
+        return real(self, path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Files, "read", changing)
+        with pytest.raises(KnnlmError, match=r"notes.txt changed while .*: run the same again"):
+            model.evaluate(file, allow_overlap=True)
+    file.write_text(text)
+    assert model.evaluate(file, allow_overlap=True).tokens > 0

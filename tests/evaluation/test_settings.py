@@ -169,13 +169,13 @@ def test_settings_of_the_first_format_are_replaced_by_new_ones(own: Entries) -> 
 
 
 def test_a_newer_format_is_refused(own: Entries) -> None:
-    write_json(own.path / "tuned.json", {"format": 3, "settings": {}})
+    write_json(own.path / "tuned.json", {"format": 4, "settings": {}})
     for refused in (load_settings, choose_settings):
         with pytest.raises(KnnlmError, match="has format 4 but this knnlm reads up to 3: install"):
             refused(own)
-    with pytest.raises(KnnlmError, match="has format 3"):
+    with pytest.raises(KnnlmError, match="has format 4"):
         save_settings(own, EVERY[0])
-    assert read_json(own.path / "tuned.json") == {"format": 3, "settings": {}}
+    assert read_json(own.path / "tuned.json") == {"format": 4, "settings": {}}
 
 
 def test_damaged_settings_are_refused(own: Entries) -> None:

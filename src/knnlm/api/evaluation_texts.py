@@ -1,13 +1,14 @@
 """Evaluation texts of a datastore: what its model reads in one, kept in the datastore's cache."""
 
 import shutil
+from pathlib import Path
 from typing import Any
 
 import torch
 from numpy.typing import NDArray
 
 from knnlm.api.overlap import without_overlap
-from knnlm.datastore import MANIFEST, Entries, build_entries, open_entries
+from knnlm.datastore import MANIFEST, ChangedText, Entries, build_entries, open_entries
 from knnlm.errors import DamagedError, KnnlmError, UsageError
 from knnlm.evaluation import choose_settings, load_settings
 from knnlm.files import fingerprint, read_json
@@ -51,27 +52,42 @@ def _read_queries(
     """Hidden states, targets and log p_LM of an evaluation text, read as the datastore was."""
     meta = entries.meta
     windows = {"window": meta["window"], "stride": meta["stride"]}
-    keys = tuple(dict.fromkeys((*entries.keys, "ffn")))  # the control needs ffn
-    described = {"text": text.describe(), "keys": keys, **windows}
+    described: dict[str, Any] = {"text": text.describe(), **windows}
+    keys = entries.keys
+    if "ffn" not in keys:  # the control needs it
+        keys = (*keys, "ffn")
+        described["keys"] = keys
     folder = entries.path / CACHE / fingerprint(described)
-    if (folder / MANIFEST).is_file():  # another T is no reason to read the text again
-        softmax_temperature = read_json(folder / MANIFEST)["meta"].get("softmax_temperature")
     options: dict[str, Any] = {
         "keys": keys,
         "att_module": meta["att_module"],
         "dtype": entries.dtype,
         "logprobs": True,
-        "softmax_temperature": softmax_temperature,
         **windows,
     }
     try:
-        queries = build_entries(lm, text, folder, **options)
+        # a text that was read at another T is not read again for that
+        begun = (
+            _softmax_temperature(folder) if (folder / MANIFEST).is_file() else softmax_temperature
+        )
+        queries = build_entries(lm, text, folder, softmax_temperature=begun, **options)
         queries.verify()
+    except ChangedText as error:
+        shutil.rmtree(folder)  # what was read of it is of two texts
+        raise KnnlmError(f"{error.what}: run the same again once nobody writes to it") from error
     except DamagedError as error:
         log.warning(f"{error}; reading the text again")
         shutil.rmtree(folder)
-        queries = build_entries(lm, text, folder, **options)
+        queries = build_entries(
+            lm, text, folder, softmax_temperature=softmax_temperature, **options
+        )
     return queries
+
+
+def _softmax_temperature(folder: Path) -> float | None:
+    """The T at which log p_LM is stored too, of a text that was read, or begun to be."""
+    temperature = read_json(folder / MANIFEST)["meta"].get("softmax_temperature")
+    return None if temperature is None else float(temperature)
 
 
 def own_text(entries: Entries) -> Text:
@@ -118,7 +134,8 @@ def last_validation_text(entries: Entries) -> Entries | None:
                     queries = open_entries(folder)
                 except KnnlmError:  # not finished, or damaged: read again when it is asked for
                     continue
-                if fingerprint(queries.meta["text"]) == tuned.text:
+                same = fingerprint(queries.meta["text"]) == tuned.text
+                if same and "ffn" in queries.keys:  # an earlier knnlm did not read ffn always
                     queries.verify()
                     return queries
     return None

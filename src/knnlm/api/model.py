@@ -165,6 +165,9 @@ class KNNLM:
     ) -> "KNNLM":
         """Find λ and τ on a validation text and keep them with the datastore.
 
+        The control is fitted too: the calibrated LM, which retrieves nothing
+        (`settings.calibrated`).
+
         Args:
             text: The validation text; a text with splits gives its validation split. By default
                 the text that the datastore was built from.
@@ -203,6 +206,9 @@ class KNNLM:
         self, text: Text | None = None, *, split: Split = "test", allow_overlap: bool = False
     ) -> EvaluationResult:
         """Perplexities of a text with and without the component, with a 95 % interval.
+
+        The calibrated LM is reported beside them, alone and mixed with the component: what it gains
+        alone, nothing was retrieved for.
 
         Args:
             text: The text to report on; it must not be in the datastore. By default the one that

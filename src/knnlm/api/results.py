@@ -34,6 +34,14 @@ class EvaluationResult(Evaluation):
         """The fields of `knnlm eval --json`."""
         fields = super().as_json()
         del fields["settings"]
+        control = self.settings.calibrated
+        if control is not None:
+            fields |= {
+                "softmax_temperature": control.softmax_temperature,
+                "unigram_share": control.unigram_share,
+                "calibrated_lambda": control.lam,
+                "calibrated_temperature": control.tau,
+            }
         return fields
 
     def __str__(self) -> str:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from knnlm.components import KNN_NAME, component_record
 from knnlm.datastore import Entries
 from knnlm.errors import KnnlmError, UsageError
-from knnlm.evaluation import TunedSettings, choose_settings
+from knnlm.evaluation import CalibratedSettings, TunedSettings, choose_settings
 from knnlm.progress import log
 from knnlm.search import EXACT, Retrieval, Score, check_index, index_manifest, list_indexes
 from knnlm.similarity import checked_metric
@@ -146,10 +146,11 @@ def settings_of(
     if k is not None and tuned.retrieval is not None:
         tuned = replace(tuned, retrieval=replace(tuned.retrieval, k=k))
     if lam is not None:
-        tuned = replace(tuned, lam=lam)
+        tuned = replace(tuned, lam=lam, calibrated=_with(tuned.calibrated, lam=lam))
     if tau is not None:  # another τ keeps the unit it is measured in
         unit = tuned.tau / tuned.tau_units
-        tuned = replace(tuned, tau=tau, tau_units=tau / unit)
+        control = _with(tuned.calibrated, tau=tau)
+        tuned = replace(tuned, tau=tau, tau_units=tau / unit, calibrated=control)
     if tuned.retrieval is not None:
         entries.key(tuned.retrieval.key)
         check_index(entries, tuned.retrieval)
@@ -169,4 +170,17 @@ def _not_tuned(entries: Entries, component: str, wishes: dict[str, Any]) -> Knnl
     return KnnlmError(
         f"{entries.path} is not tuned{wanted}: run `KNNLM.tune`{with_them} first, or give `lam` "
         "and `tau`"
+    )
+
+
+def _with(
+    control: CalibratedSettings | None, *, lam: float | None = None, tau: float | None = None
+) -> CalibratedSettings | None:
+    """The control at a λ or τ that was given: what is compared differs in the LM only."""
+    if control is None:
+        return None
+    return replace(
+        control,
+        lam=control.lam if lam is None else lam,
+        tau=control.tau if tau is None else tau,
     )

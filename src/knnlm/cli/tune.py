@@ -42,13 +42,7 @@ def tune(
 
     tuned = knnlm.tune(text.optional(), k=ks, taus=grid, allow_overlap=text.allow_overlap).settings
     fields = tuned.as_json()
-    control = fields["calibrated"] or {}
-    fields = {
-        **(fields.pop("retrieval") or {}),
-        **fields,
-        "calibrated_ppl": control.get("calibrated_ppl"),
-        "calibrated_interp_ppl": control.get("calibrated_interp_ppl"),
-    }
+    fields = {**(fields.pop("retrieval") or {}), **fields}
     following = f"knnlm eval {shlex.quote(str(store))}{text.flag_for('TEST', knnlm.store)}"
     for name in ("component", "key", "metric", "index", "score"):
         value = getattr(model, name)

@@ -1,3 +1,4 @@
+from .build import ChangedText as ChangedText
 from .build import build_entries as build_entries
 from .build import resolve_window as resolve_window
 from .entries import ENTRIES_KIND as ENTRIES_KIND

@@ -137,6 +137,14 @@ def resolve_window(lm: LanguageModel, window: int | None, stride: int | None) ->
     return window, stride
 
 
+class ChangedText(KnnlmError):
+    """A text is no longer what it was when the build began."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        super().__init__(f"{what}: wait until nobody writes to it, then build in another `path`")
+
+
 class _Options(NamedTuple):
     """What was asked for, with every default filled in."""
 
@@ -346,10 +354,7 @@ def _refuse_changes(text: Source, began_as: Mapping[str, Any]) -> None:
     before, after = ({f["name"]: f for f in d.get("files", [])} for d in (began_as, now))
     changed = sorted(n for n in {*before, *after} if before.get(n) != after.get(n))
     named = changed[0] if len(changed) == 1 else f"{len(changed)} files" if changed else "the text"
-    raise KnnlmError(
-        f"{named} changed while the text was read: wait until nobody writes to it, then build in "
-        "another `path`"
-    )
+    raise ChangedText(f"{named} changed while the text was read")
 
 
 def _columns(reader: StateReader, options: _Options) -> dict[str, ColumnType]:

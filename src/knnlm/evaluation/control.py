@@ -103,18 +103,16 @@ def _tempered(model: Any, queries: Entries, temperature: float) -> NDArray[np.fl
             return _read(folder)
         except KnnlmError as error:  # damaged, or not finished
             log.warning(f"{error}; computing it again")
-        shutil.rmtree(folder)
     scores = TemperedLM(model, queries.key("ffn"), queries.targets)
     logs = scores.logprobs(temperature).astype("<f4")
-    with (
-        write_lock(folder),
-        TableWriter(folder, _KIND, {_COLUMN: ColumnType("<f4", 0)}, meta) as writer,
-    ):
-        if not writer.manifest["complete"]:
+    with write_lock(folder, patience=60):
+        shutil.rmtree(folder / "parts", ignore_errors=True)
+        (folder / MANIFEST).unlink(missing_ok=True)
+        with TableWriter(folder, _KIND, {_COLUMN: ColumnType("<f4", 0)}, meta) as writer:
             writer.append({_COLUMN: logs})
             writer.commit({})
             writer.finish({})
-    return _read(folder)
+    return logs
 
 
 def _read(folder: Path) -> NDArray[np.float32]:

@@ -37,9 +37,11 @@ def converted(location: ModelLocation, precision: str) -> ModelLocation:
     name = f"{checksum_file(file)}-{precision}-{transformers.__version__}"
     folder = cache_folder() / "gguf" / name
     if not _is_whole(folder):
-        with write_lock(folder, patience=_PATIENCE):  # another process may be converting it
-            if not _is_whole(folder):
-                log.info(f"converting {file.name} once; it is kept in {short_path(folder)}")
+        with write_lock(folder, patience=_PATIENCE):
+            if not _is_whole(folder):  # another process may have converted it meanwhile
+                log.info(
+                    f"converting {location.gguf_file} once; it is kept in {short_path(folder)}"
+                )
                 _convert(file, folder, precision)
     return ModelLocation(str(folder), None)
 
@@ -47,7 +49,7 @@ def converted(location: ModelLocation, precision: str) -> ModelLocation:
 def cache_folder() -> Path:
     """Where knnlm keeps what it can make again for any datastore."""
     if given := os.environ.get("KNNLM_CACHE"):
-        return Path(given)
+        return Path(given).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "knnlm"
 
 
@@ -76,6 +78,7 @@ def _is_whole(folder: Path) -> bool:
         whole = False
     if not whole:
         log.warning(f"{short_path(folder)} is damaged; converting the file again")
+        (folder / _RECORD).unlink(missing_ok=True)
     return whole
 
 

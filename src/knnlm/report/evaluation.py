@@ -77,7 +77,7 @@ def _numbers(row: _Row) -> str:
 def _control_lines(e: Evaluation, settings: TunedSettings) -> list[str]:
     """What the calibrated LM is, or why there is none."""
     if settings.calibrated is None:
-        return ["no calibrated LM to compare with: it is fitted when λ and τ are tuned"]
+        return ["no calibrated LM to compare with: tune (again) to fit one"]
     return [f"the calibrated LM retrieves nothing: {settings.calibrated}"]
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from knnlm.errors import KnnlmError, UsageError
+from knnlm.errors import KnnlmError, UsageError, first_line
 from knnlm.files import canonical
 from knnlm.text.documents import Document, count_words, group_by_size
 
@@ -251,12 +251,19 @@ def encode_chat(tokenizer: Any, message: str) -> list[int]:
         raise UsageError("this model has no chat template: leave out `chat`")
     if "sanitize_control_tokens" not in inspect.signature(tokenizer.apply_chat_template).parameters:
         raise KnnlmError("this transformers cannot keep special tokens out of messages: update it")
-    ids: list[int] = tokenizer.apply_chat_template(
-        [{"role": "user", "content": message}],
-        add_generation_prompt=True,
-        sanitize_control_tokens=True,
-        return_dict=False,
-    )
+    try:
+        ids: list[int] = tokenizer.apply_chat_template(
+            [{"role": "user", "content": message}],
+            add_generation_prompt=True,
+            sanitize_control_tokens=True,
+            return_dict=False,
+        )
+    except Exception as error:  # a template is a program, and may raise anything
+        raise UsageError(
+            f"the model's chat template refuses the message ({first_line(error)}): leave out `chat`"
+        ) from error
+    if not ids:
+        raise UsageError("the model's chat template is empty for this message: leave out `chat`")
     return ids
 
 

@@ -172,8 +172,8 @@ def distill(
         log.info(f"component {request.name} of {store.path} is there already")
         _clear(work)  # of a run that was killed after its record was there
         return known
-    component, steps = _make(store, valid, lm, request, about, work)
     control = fit_control(lm.model, store, valid)
+    component, steps = _make(store, valid, lm, request, about, work)
     tuned = tune(component, valid, name=request.name, control=control)
     about |= {"steps": steps, "command": request.command(store.path)}
     distilled = _keep(store, request.name, tuned.component, tuned.settings, about)
