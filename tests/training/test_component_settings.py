@@ -47,7 +47,7 @@ def other(tmp_path: Path) -> Path:
 def test_settings_are_kept_beside_those_of_the_neighbors(opened: Datastore) -> None:
     made = load_distilled(opened.entries, "head")
     file = read_json(opened.path / "tuned.json")
-    assert file["format"] == 2
+    assert file["format"] == 3
     assert [each["component"] for each in file["settings"].values()] == ["knn", "head"]
     assert file["settings"]["head"] == made.settings.as_json()
     assert made.settings.retrieval is None
