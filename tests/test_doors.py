@@ -96,6 +96,6 @@ def test_a_datastore_is_looked_at_without_model_libraries(store: Path, verb: str
 def test_a_mistake_is_told_without_model_libraries(
     store: Path, words: str, exit_code: int, message: str
 ) -> None:
-    code, heavy, said = imported_by(*words.replace("STORE", str(store)).split())
+    code, heavy, sentence = imported_by(*words.replace("STORE", str(store)).split())
     assert (code, heavy) == (exit_code, [])
-    assert message in said
+    assert message in sentence

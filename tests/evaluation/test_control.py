@@ -197,7 +197,7 @@ def test_unigrams_alone_are_found_where_the_lm_knows_nothing(store: Datastore) -
     assert fit_lambda(fitted.logprobs, unigrams) < 1e-3  # nothing is left to gain
 
 
-def test_it_needs_no_component(store: Datastore, valid: Entries) -> None:
+def test_evaluate_without_it_reports_none(store: Datastore, valid: Entries) -> None:
     model = KNNLM(store, lam=0.2, tau=1.0, k=8, exact=True)
     plain = evaluate(model.component, valid, model.settings)
     assert plain.calibrated_ppl is None

@@ -142,10 +142,10 @@ def test_shared_runs_are_those_of_a_search_by_hand(text: list[int], stored: list
         patch.setattr(overlap, "RUN", 4)
         patch.setattr(overlap, "_BLOCK", 50)
         patch.setattr(overlap, "_LONGEST_SHORT", 0)
-        found = find_overlap(
+        counted = find_overlap(
             [np.array(text, np.int32)], np.array(stored, np.int32), [len(stored)], PLAIN
         )
-    assert found.share == pytest.approx(len(shared) / max(1, len(text)))
+    assert counted.share == pytest.approx(len(shared) / max(1, len(text)))
 
 
 def test_runs_do_not_cross_documents_and_punctuation_does_not_count() -> None:
@@ -155,5 +155,5 @@ def test_runs_do_not_cross_documents_and_punctuation_does_not_count() -> None:
     assert find_overlap(halves, stored, [len(stored)], normalized).share == 0
     dotted = np.repeat(stored[:70], 2)
     dotted[1::2] = 0  # a full stop after every token
-    found = find_overlap([dotted], stored, [len(stored)], normalized)
-    assert (found.share, found.documents, found.total) == (1.0, (0,), 1)
+    counted = find_overlap([dotted], stored, [len(stored)], normalized)
+    assert (counted.share, counted.documents, counted.total) == (1.0, (0,), 1)

@@ -74,7 +74,7 @@ def _read_queries(
         queries.verify()
     except ChangedText as error:
         shutil.rmtree(folder)  # what was read of it is of two texts
-        raise KnnlmError(f"{error.what}: run the same again once nobody writes to it") from error
+        raise KnnlmError(f"{error.change}: run the same again once nobody writes to it") from error
     except DamagedError as error:
         log.warning(f"{error}; reading the text again")
         shutil.rmtree(folder)

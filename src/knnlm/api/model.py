@@ -228,7 +228,8 @@ class KNNLM:
             >>> result = KNNLM("store").evaluate("test.txt")    # doctest: +SKIP
             >>> result.base_ppl, result.interp_ppl              # doctest: +SKIP
         """
-        settings, store, control = self.settings, self.store, self.settings.calibrated
+        settings, store = self.settings, self.store
+        control = settings.calibrated
         queries = read_text(
             store.entries,
             text,

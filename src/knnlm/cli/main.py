@@ -171,7 +171,7 @@ def main() -> None:
     """Entry point of the console script.
 
     Model libraries make a million objects when they are imported. Looking for garbage among them
-    while they come, and once more when the process ends, takes a second and a half of six.
+    while they come, and once more when the process ends, takes more than a second.
     """
     gc.set_threshold(50_000, 20, 20)
     code = run(sys.argv[1:])

@@ -140,9 +140,9 @@ def resolve_window(lm: LanguageModel, window: int | None, stride: int | None) ->
 class ChangedText(KnnlmError):
     """A text is no longer what it was when the build began."""
 
-    def __init__(self, what: str) -> None:
-        self.what = what
-        super().__init__(f"{what}: wait until nobody writes to it, then build in another `path`")
+    def __init__(self, change: str) -> None:
+        self.change = change
+        super().__init__(f"{change}: wait until nobody writes to it, then build in another `path`")
 
 
 class _Options(NamedTuple):

@@ -8,7 +8,7 @@ counts are those of the N stored tokens. log p is concave in u at each T, and co
 u = 0, where it is β·logit - A(β) with the convex A(β) = log Σ exp(β·logit). It is not concave in
 both, so β is searched on a grid first.
 
-A pass over the logits costs about as much as reading the text. So T and u are fitted on some of the
+A pass over the logits can cost as much as reading the text. So T and u are fitted on some of the
 tokens, in one pass that gives A at 16 multiples of a small β: their exponentials are powers of one.
 """
 
@@ -85,13 +85,13 @@ class TemperedLM(TargetScores):
         for start in range(0, len(self.targets), _ROWS):
             states, targets = self._block(start)
             for rows, logits in logit_blocks(self.model, states):
-                place = slice(start + rows.start, start + rows.stop)
+                tokens = slice(start + rows.start, start + rows.stop)
                 logits = logits - logits.amax(1, keepdim=True)
-                own[place] = logits.gather(1, targets[rows, None])[:, 0].double().cpu().numpy()
+                own[tokens] = logits.gather(1, targets[rows, None])[:, 0].double().cpu().numpy()
                 root = logits.div_(_ONE * center).exp_()
                 power = root.clone()
                 for node in range(_NODES):
-                    sums[node, place] = power.sum(1).double().cpu().numpy()
+                    sums[node, tokens] = power.sum(1).double().cpu().numpy()
                     power *= root
         return TemperedNear(center, own, np.log(sums))
 
@@ -150,7 +150,7 @@ def calibrate(scores: TemperedLM, unigrams: Logs) -> Calibrated:
     coarse = scores.sample(look).several(_COARSE)
     ppls = [_profile(logs, unigrams[look])[1] for logs in coarse]
     center = _COARSE[int(np.argmin(ppls))]
-    while True:
+    for _ in range(len(_COARSE)):  # as often as there are ranges to move to
         near = scores.near(center)
         best = _best_near(near, unigrams)
         inside = center / _HIGH * 1.01 < best < center / _LOW / 1.01
@@ -187,8 +187,8 @@ def _best_near(near: TemperedNear, unigrams: Logs) -> float:
 
     best = int(np.argmin([ppl(float(x)) for x in grid]))
     around = (float(grid[max(best - 1, 0)]), float(grid[min(best + 1, len(grid) - 1)]))
-    found = minimize_scalar(ppl, bounds=around, method="bounded", options={"xatol": 1e-4})
-    return math.exp(float(found.x))
+    lowest = minimize_scalar(ppl, bounds=around, method="bounded", options={"xatol": 1e-4})
+    return math.exp(float(lowest.x))
 
 
 def _lagrange(at: float, node: int) -> float:

@@ -70,8 +70,8 @@ class CalibratedSettings:
         alone = formats.change(self.calibrated_ppl / self.base_ppl)
         further = formats.change(self.calibrated_interp_ppl / self.calibrated_ppl)
         return (
-            f"calibrated LM, without retrieval ({self}): {alone}; with retrieval {further} from "
-            f"there (on {self.tokens:,} of the tokens)"
+            f"calibrated LM, without retrieval ({self}): {alone}; mixed with the component "
+            f"{further} from there (on {self.tokens:,} of the tokens)"
         )
 
 

@@ -64,11 +64,12 @@ def logit_blocks(model: Any, ffn: torch.Tensor) -> Iterator[tuple[slice, torch.T
     Yields:
         Rows, and their logits in float32.
     """
-    for start in range(0, len(ffn), _ROWS_AT_ONCE):
-        logits = model_logits(model, ffn[start : start + _ROWS_AT_ONCE]).float()
+    row = 0
+    for states in ffn.split(_ROWS_AT_ONCE):
+        logits = model_logits(model, states).float()
         for block in logits.split(max(1, _IN_CACHE // logits.shape[1])):
-            yield slice(start, start + len(block)), block
-            start += len(block)
+            yield slice(row, row + len(block)), block
+            row += len(block)
 
 
 def target_logprobs(

@@ -35,8 +35,8 @@ class Files:
     root: Path | None = None
     from_folder: bool = False
     meta: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    said: set[str] = field(default_factory=set, compare=False, repr=False)
-    """Notes that were given: a text is read more than once."""
+    notes_given: set[str] = field(default_factory=set, compare=False, repr=False)
+    """So that a text that is read more than once does not repeat them."""
 
     def describe(self) -> dict[str, Any]:
         """Names, sizes and checksums of the files; folders may move."""
@@ -58,8 +58,8 @@ class Files:
                 log.debug(f"skipped: {error}")
                 skipped[formats.suffix_of(path)] += 1
         note = f"note: files without text that could be read: {_counted(skipped)}"
-        if skipped and note not in self.said:
-            self.said.add(note)
+        if skipped and note not in self.notes_given:
+            self.notes_given.add(note)
             log.warning(note)
 
     def read(self, path: Path) -> Iterator[Document]:
