@@ -1,12 +1,14 @@
-"""A datastore of a real model: perplexities, and speed with and without retrieval, in one run.
+"""A datastore of a real model and a folder: perplexities with the control, and speed with and
+without retrieval, in one run.
 
-    .venv/bin/python benchmarks/adapt.py STORE --name NAME --valid VALID --test TEST
+    .venv/bin/python benchmarks/adapt.py STORE --name NAME --model MODEL --text TEXT
                                          [--into docs/results/adapt.json]
 
-Tunes, evaluates, generates the same number of tokens with the base LM and with the kNN-LM in turn,
-and builds a datastore of a part of the test text in turn with bare passes of the model's body over
-the same windows. Medians of ratios. The record goes into the JSON under NAME; docs/adapt.md shows
-it.
+STORE was built with --split. Tunes and evaluates on the other parts of its text, generates the same
+number of tokens with the base LM and with the kNN-LM in turn, and builds a datastore of a part of
+the test text in turn with bare passes of the model's body over the same windows. Medians of ratios.
+The record goes into the JSON under NAME; docs/adapt.md shows it. MODEL and TEXT say in words what
+was measured.
 """
 
 import argparse
@@ -22,11 +24,11 @@ from records import keep_record
 
 import knnlm
 from knnlm.api import KNNLM, Datastore
+from knnlm.api.evaluation_texts import own_text
 from knnlm.datastore import build_entries
 from knnlm.datastore.entries import Entries
 from knnlm.hidden_states.forward import BATCH_TOKENS
 from knnlm.models.load import LanguageModel
-from knnlm.text.local_files import Files
 from knnlm.text.portions import Excerpts
 from knnlm.text.tokenizer import encode_documents, encode_prompt
 from knnlm.text.windows import cut_windows
@@ -97,8 +99,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("store", type=Path)
     parser.add_argument("--name", required=True)
-    parser.add_argument("--valid", type=Path, required=True)
-    parser.add_argument("--test", type=Path, required=True)
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--text", required=True)
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--build-characters", type=int, default=40_000)
@@ -106,25 +108,36 @@ def main() -> None:
     given = parser.parse_args()
     store = Datastore.open(given.store)
     meta = store.entries.meta
+    began = time.perf_counter()
+    model = KNNLM(store).tune()
+    tuning = time.perf_counter() - began
+    began = time.perf_counter()
+    tuned, result = model.settings, model.evaluate()
+    evaluating = time.perf_counter() - began
+    assert tuned.retrieval is not None
+    assert tuned.calibrated is not None
     record: dict[str, Any] = {
-        "rows": len(store),
+        "model": given.model,
+        "text": given.text,
+        "entries": len(store),
+        "documents": store.info().documents,
         "window": meta["window"],
         "stride": meta["stride"],
-    }
-    model = KNNLM(store).tune(given.valid)
-    tuned, result = model.settings, model.evaluate(given.test)
-    assert tuned.retrieval is not None
-    record |= {
-        "index": tuned.retrieval.search_name,
-        "key": tuned.retrieval.key,
+        **tuned.retrieval.as_json(),
         **result.as_json(),
+        "softmax_temperature": tuned.calibrated.softmax_temperature,
+        "unigram_share": tuned.calibrated.unigram_share,
+        "valid_tokens": tuned.tokens,
+        "valid_interp_ppl": tuned.interp_ppl,
+        "tune_seconds": round(tuning, 1),
+        "eval_seconds": round(evaluating, 1),
     }
-    record["lam"] = record.pop("lambda")  # as the records of earlier runs have it
-    record["valid_tokens"], record["valid_interp_ppl"] = tuned.tokens, tuned.interp_ppl
-    prompt = given.test.read_text()[:400]
+    test = own_text(store.entries).open("test")
+    prompt = next(iter(test)).text[:400]
     record |= generation(model, prompt, given.tokens, given.repeats)
-    text = Excerpts(Files((given.test,)), given.build_characters)
-    record |= building(store.model, store.entries, text, given.repeats)
+    record |= building(
+        store.model, store.entries, Excerpts(test, given.build_characters), given.repeats
+    )
     record |= {
         "repeats": given.repeats,
         "threads": torch.get_num_threads(),

@@ -59,7 +59,7 @@ def text(tiny_model: Path, truth: float) -> tuple[TemperedLM, Logs]:
 def test_it_is_no_worse_than_a_bounded_search(tiny_model: Path, truth: float) -> None:
     scores, unigrams = text(tiny_model, truth)
     calibration, bounded = (
-        calibrate(scores, unigrams).calibration,
+        calibrate(scores, scores.logprobs(1.0), unigrams).calibration,
         bounded_calibration(scores, unigrams),
     )
     assert calibration.valid_ppl <= bounded.valid_ppl * (1 + 1e-5)
@@ -69,9 +69,23 @@ def test_it_is_no_worse_than_a_bounded_search(tiny_model: Path, truth: float) ->
     assert 0.1 < calibration.share < 0.5
 
 
+@pytest.mark.parametrize("truth", [0.3, 2.5])
+def test_no_point_of_a_grid_is_better(tiny_model: Path, truth: float) -> None:
+    """The fit is concave in neither, so it is compared with all of T and u at once."""
+    scores, unigrams = text(tiny_model, truth)
+    calibration = calibrate(scores, scores.logprobs(1.0), unigrams).calibration
+    taus = [float(t) for t in np.geomspace(truth / 4, truth * 4, 41)]
+    shares = np.linspace(0, 1, 51)
+    grid = [
+        perplexity(mix(logs, unigrams, float(u))) for logs in scores.several(taus) for u in shares
+    ]
+    assert calibration.valid_ppl <= min(grid) * (1 + 1e-6)
+    assert min(grid) < 0.9 * perplexity(scores.logprobs(1.0))  # so T matters here
+
+
 def test_it_is_the_mixture_that_it_says(tiny_model: Path) -> None:
     scores, unigrams = text(tiny_model, 2.5)
-    calibration = calibrate(scores, unigrams).calibration
+    calibration = calibrate(scores, scores.logprobs(1.0), unigrams).calibration
     logs = calibrated_logprobs(scores, unigrams, calibration)
     assert perplexity(logs) == pytest.approx(calibration.valid_ppl, rel=1e-9)
     assert calibration.valid_ppl < perplexity(scores.logprobs(1.0))

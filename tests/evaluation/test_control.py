@@ -192,7 +192,7 @@ def test_unigrams_alone_are_found_where_the_lm_knows_nothing(store: Datastore) -
     states = 30 * rng.standard_normal((3000, store.entries.key("ffn").type.width))
     scores = TemperedLM(store.model.model, states.astype(np.float32), targets)
     unigrams = unigram_logprobs(store.entries.targets, targets, store.entries.vocab_size)
-    fitted = calibrate(scores, unigrams)
+    fitted = calibrate(scores, scores.logprobs(1.0), unigrams)
     assert fitted.calibration.valid_ppl <= perplexity(unigrams) * (1 + 1e-6)
     assert fit_lambda(fitted.logprobs, unigrams) < 1e-3  # nothing is left to gain
 

@@ -72,7 +72,7 @@ def test_calibration_is_not_worse_than_the_lm_or_the_unigrams(
 ) -> None:
     scores = TemperedLM(lm.model, queries.key("ffn").all(), queries.targets)
     unigrams = unigram_logprobs(store.targets, queries.targets, store.vocab_size)
-    calibration = calibrate(scores, unigrams).calibration
+    calibration = calibrate(scores, scores.logprobs(1.0), unigrams).calibration
     assert calibration.valid_ppl <= np.exp(-scores.logprobs(1.0).mean()) + 1e-6
     assert calibration.valid_ppl <= np.exp(-unigrams.mean()) + 1e-6
     assert 0 <= calibration.share <= 1

@@ -1,6 +1,7 @@
 """Documents become token ids, and words are counted as the tokens are predicted."""
 
 import copy
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import numpy as np
@@ -261,3 +262,16 @@ def test_a_tokenizer_that_reads_as_text_reads_prompts(
     for each in (tokenizer, without_bos):
         if text or each.bos_token_id is not None:
             assert reading_as_text(each)(text).input_ids == encode_prompt(each, text)
+
+
+def test_a_tokenizer_that_reads_as_text_survives_copies_and_processes(
+    tokenizer: Any, without_bos: Any
+) -> None:
+    for each in (tokenizer, without_bos):
+        reading = reading_as_text(each)
+        # what multiprocessing does to send it to a worker of a DataLoader
+        sent = ForkingPickler.loads(ForkingPickler.dumps(reading))
+        for other in (copy.deepcopy(reading), sent):
+            text = "a <|endoftext|> b"
+            assert other(text).input_ids == encode_prompt(each, text)
+            assert type(other).__name__ == type(each).__name__

@@ -17,7 +17,6 @@ from knnlm.argument_types import check_types
 from knnlm.components import (
     KNN_NAME,
     Component,
-    check_temperature,
     load_stored,
     open_component,
 )
@@ -27,7 +26,6 @@ from knnlm.evaluation import (
     FEW_TOKENS,
     TunedSettings,
     check_enough,
-    check_lambda,
     control_logprobs,
     evaluate,
     fit_control,
@@ -38,7 +36,8 @@ from knnlm.files import fingerprint
 from knnlm.huggingface import Generated, KNNLMForCausalLM, Sampling, generate
 from knnlm.models import LanguageModel
 from knnlm.progress import log, log_result
-from knnlm.search import Score, check_k
+from knnlm.ranges import check_k, check_lambda, check_temperature
+from knnlm.search import Score
 from knnlm.text import Split, Text, encode_prompt, reading_as_text
 
 

@@ -99,10 +99,10 @@ def distill(
 
     Example: knnlm distill store --embedded
     """
+    valid = text.optional()  # a mistake there is told before model libraries are imported
     from knnlm.api import Datastore
 
     opened = Datastore.open(store, model=model, device=device)
-    valid = text.optional()
     if mix is not None:
         shape = {"kind": kind, "key": key, "size": size, "metric": metric}
         learning = {"soft_targets": soft_targets, "lr": lr, "epochs": epochs, "seed": seed}

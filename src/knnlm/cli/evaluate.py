@@ -23,9 +23,10 @@ def evaluate(
 
     Example: knnlm eval store --embedded
     """
+    named = text.optional()  # a mistake there is told before model libraries are imported
     knnlm = model.open(store, settings)
     _ = knnlm.settings  # what is not tuned is said before a text is read
-    result = knnlm.evaluate(text.optional(), allow_overlap=text.allow_overlap)
+    result = knnlm.evaluate(named, allow_overlap=text.allow_overlap)
     retrieval = result.settings.retrieval
     setting: dict[str, Any] = (
         {"component": model.component, "keys": list(knnlm.component.keys)}

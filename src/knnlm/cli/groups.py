@@ -21,6 +21,7 @@ import typer
 from knnlm.cli.options import Device, Model
 from knnlm.errors import UsageError
 from knnlm.progress import log
+from knnlm.ranges import check_k, check_lambda, check_temperature
 
 if TYPE_CHECKING:
     from knnlm.api import KNNLM, Datastore
@@ -67,7 +68,7 @@ class TextOptions:
 
     def optional(self) -> "Text | None":
         """The same, or None where none is named."""
-        from knnlm.text import HubDataset, PythonDocs
+        from knnlm.text import HubDataset, PythonDocs, check_paths
 
         if sum([bool(self.text), self.dataset is not None, self.embedded]) > 1:
             raise UsageError("two texts are named: give --text, --dataset or --embedded alone")
@@ -75,6 +76,7 @@ class TextOptions:
             return PythonDocs()
         if self.dataset is not None:
             return HubDataset(self.dataset)
+        check_paths(self.text or [])
         return self.text or None
 
     def flag_for(self, text: str, store: "Datastore") -> str:
@@ -137,6 +139,8 @@ class ModelOptions:
         from knnlm.api import retrieval_wishes, settings_of
         from knnlm.datastore import open_entries
 
+        if settings is not None:
+            settings.check()
         entries = open_entries(store)
         named = {name: getattr(self, name) for name in ("key", "metric", "index", "exact", "score")}
         wishes = retrieval_wishes(entries, **named)
@@ -155,6 +159,15 @@ class SettingOptions:
         None
     )
     tau: Annotated[float | None, typer.Option("--tau", help="τ instead of the tuned one.")] = None
+
+    def check(self) -> None:
+        """Raise a UsageError where a number is out of range."""
+        if self.k is not None:
+            check_k(self.k)
+        if self.lam is not None:
+            check_lambda(self.lam)
+        if self.tau is not None:
+            check_temperature(self.tau)
 
 
 def by_option(verb: Callable[..., None]) -> Callable[..., None]:

@@ -9,6 +9,7 @@ from knnlm import defaults
 from knnlm.cli.groups import EvaluationTextOptions, ModelOptions
 from knnlm.cli.options import Json, StorePath, numbers, show
 from knnlm.errors import UsageError
+from knnlm.ranges import check_k, check_temperature
 
 Ks = Annotated[
     str | None,
@@ -37,10 +38,13 @@ def tune(
     Example: knnlm tune store --embedded --exact
     """
     ks, grid = _whole_numbers(k), numbers(taus, "--taus")
+    for tau in grid or ():
+        check_temperature(tau)
+    named = text.optional()  # a mistake there is told before model libraries are imported
     knnlm = model.open(store)
     from knnlm.report.evaluation import tuning_lines
 
-    tuned = knnlm.tune(text.optional(), k=ks, taus=grid, allow_overlap=text.allow_overlap).settings
+    tuned = knnlm.tune(named, k=ks, taus=grid, allow_overlap=text.allow_overlap).settings
     fields = tuned.as_json()
     fields = {**(fields.pop("retrieval") or {}), **fields}
     following = f"knnlm eval {shlex.quote(str(store))}{text.flag_for('TEST', knnlm.store)}"
@@ -56,4 +60,7 @@ def _whole_numbers(given: str | None) -> list[int] | None:
         return None
     if not all(part.strip().lstrip("-").isdecimal() for part in given.split(",")):
         raise UsageError(f"--k '{given}' is not a list of whole numbers: write them like 64,1024")
-    return [int(part) for part in given.split(",")]
+    ks = [int(part) for part in given.split(",")]
+    for each in ks:
+        check_k(each)
+    return ks

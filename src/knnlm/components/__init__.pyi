@@ -7,7 +7,6 @@ from .base import QueryArrays as QueryArrays
 from .base import SavedState as SavedState
 from .base import ScoredTokens as ScoredTokens
 from .base import TargetScores as TargetScores
-from .base import check_temperature as check_temperature
 from .clusters import Clusters as Clusters
 from .clusters import TokenShares as TokenShares
 from .clusters import token_shares as token_shares

@@ -9,7 +9,6 @@ Hidden states arrive as (B, X): those of several keys side by side, in the order
 """
 
 import dataclasses
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,17 +20,11 @@ import torch
 from numpy.typing import NDArray
 
 from knnlm.datastore import Entries
-from knnlm.errors import UsageError
+from knnlm.ranges import check_temperature
 from knnlm.search import Neighbors, Retrieval
 from knnlm.tensors import save_tensors
 
 Logs = NDArray[np.float64]
-
-
-def check_temperature(tau: float) -> None:
-    """Raise a UsageError unless τ is a positive number."""
-    if not (math.isfinite(tau) and tau > 0):
-        raise UsageError(f"retrieval temperature {tau} is out of range: choose a number above 0")
 
 
 class Queries(Protocol):

@@ -21,11 +21,11 @@ from knnlm.components.base import (
     Queries,
     SavedState,
     TargetScores,
-    check_temperature,
 )
 from knnlm.components.head import row_scores
 from knnlm.datastore import Entries, evenly_spaced
 from knnlm.progress import ProgressBar
+from knnlm.ranges import check_temperature
 from knnlm.similarity import Metric, checked_metric
 
 _QUERIES, _ENTRIES = 1024, 4096

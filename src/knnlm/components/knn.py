@@ -27,10 +27,10 @@ from knnlm.components.base import (
     SavedState,
     ScoredTokens,
     TargetScores,
-    check_temperature,
 )
 from knnlm.datastore import Entries, evenly_spaced
 from knnlm.errors import KnnlmError
+from knnlm.ranges import check_temperature
 from knnlm.search import (
     NeighborBlocks,
     Neighbors,

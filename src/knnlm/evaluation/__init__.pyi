@@ -14,7 +14,6 @@ from .explanation import RetrievedNeighbor as RetrievedNeighbor
 from .metrics import helping as helping
 from .metrics import perplexity as perplexity
 from .metrics import ratio_interval as ratio_interval
-from .mixing import check_lambda as check_lambda
 from .mixing import fit_lambda as fit_lambda
 from .mixing import fit_weights as fit_weights
 from .mixing import mix as mix

@@ -140,11 +140,16 @@ class Calibrated(NamedTuple):
     logprobs: Logs
 
 
-def calibrate(scores: TemperedLM, unigrams: Logs) -> Calibrated:
+def calibrate(scores: TemperedLM, base: Logs, unigrams: Logs) -> Calibrated:
     """The T and u of the lowest perplexity on a validation text; u is fitted exactly at each T.
 
     T is found with interpolated log-probabilities, the result is computed from exact ones and is
     never worse than T = 1.
+
+    Args:
+        scores: The LM at any T.
+        base: log p_LM of the same targets, which is what the LM has at T = 1.
+        unigrams: log of each target's share of the stored tokens.
     """
     look = evenly_spaced(len(unigrams), _LOOK)
     coarse = scores.sample(look).several(_COARSE)
@@ -157,11 +162,8 @@ def calibrate(scores: TemperedLM, unigrams: Logs) -> Calibrated:
         if inside or not _COARSE[0] < best < _COARSE[-1]:
             break
         center = best
-    candidates = (1.0, best)  # of equals the first: at u = 1 no T matters
-    fitted = [
-        Calibrated(Calibration(t, *_profile(logs, unigrams)), logs)
-        for t, logs in zip(candidates, scores.several(candidates), strict=True)
-    ]
+    candidates = ((1.0, base), (best, scores.logprobs(best)))  # of equals the first
+    fitted = [Calibrated(Calibration(t, *_profile(logs, unigrams)), logs) for t, logs in candidates]
     chosen, tempered = min(fitted, key=lambda each: each.calibration.valid_ppl)
     return Calibrated(chosen, mix(tempered, unigrams, chosen.share))
 

@@ -66,8 +66,8 @@ def fit_control(model: Any, store: Entries, valid: Entries) -> Control:
     rows = evenly_spaced(valid.count, min(max(valid.count // 10, LEAST_SAMPLE), MOST_SAMPLE))
     scores = TemperedLM(model, valid.key("ffn"), valid.targets).sample(rows)
     unigrams = unigram_logprobs(store.targets, scores.targets, store.vocab_size)
-    fitted = calibrate(scores, unigrams)
     base = valid.lm_logprob[rows].astype(np.float64)
+    fitted = calibrate(scores, base, unigrams)
     return Control(fitted.calibration, rows, base, fitted.logprobs)
 
 

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from knnlm.components import Component, Logs, TargetScores
 from knnlm.datastore import Entries
 from knnlm.evaluation.metrics import helping, perplexity, ratio_interval
-from knnlm.evaluation.mixing import check_lambda, mix, oracle
+from knnlm.evaluation.mixing import mix, oracle
 from knnlm.evaluation.settings import JSON_NAMES, CalibratedSettings, TunedSettings
 from knnlm.files import finite
+from knnlm.ranges import check_lambda
 
 
 @dataclass(frozen=True, kw_only=True)

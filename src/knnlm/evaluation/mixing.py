@@ -15,18 +15,12 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import expit, logsumexp
 
-from knnlm.errors import UsageError
+from knnlm.ranges import check_lambda
 
 Logs = NDArray[np.floating]
 _NOTHING_LEFT = 1e-10
 """Nats a token that better weights could still gain."""
 _MOST_STEPS = 10_000
-
-
-def check_lambda(lam: float) -> None:
-    """Raise a UsageError unless λ is between 0 and 1."""
-    if not 0 <= lam <= 1:
-        raise UsageError(f"lambda {lam} is out of range: choose 0 to 1")
 
 
 def mix(lm: Logs, other: Logs, lam: float) -> NDArray[np.float64]:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from knnlm.components import Component, Logs, TargetScores, check_temperature
+from knnlm.components import Component, Logs, TargetScores
 from knnlm.datastore import Entries, evenly_spaced
 from knnlm.errors import UsageError
 from knnlm.evaluation.control import Control
@@ -26,6 +26,7 @@ from knnlm.evaluation.mixing import fit_lambda, mix
 from knnlm.evaluation.settings import CalibratedSettings, TunedSettings
 from knnlm.files import fingerprint
 from knnlm.progress import log
+from knnlm.ranges import check_temperature
 
 LEAST_TOKENS, FEW_TOKENS = 50, 1000
 _COARSE = tuple(2.0**e for e in range(-8, 9, 2))

@@ -22,10 +22,11 @@ from numpy.typing import NDArray
 from knnlm.components import Component, component_checksum, open_component
 from knnlm.datastore import Entries
 from knnlm.errors import KnnlmError, UsageError
-from knnlm.evaluation import TunedSettings, check_lambda, mix, mix_vocabulary
+from knnlm.evaluation import TunedSettings, mix, mix_vocabulary
 from knnlm.hidden_states import StateReader, target_logprobs
 from knnlm.huggingface.config import KNNLMConfig
 from knnlm.models import LanguageModel, model_fingerprint
+from knnlm.ranges import check_lambda
 from knnlm.search import Neighbors
 
 _ROWS_AT_ONCE = 256

@@ -42,7 +42,7 @@ def base_of(workshop: Workshop, lm: str, step: int | None, stored: NDArray[np.in
     model, both = workshop.lms.model(lm, step).model, workshop.queries(lm, step)
     scores = [TemperedLM(model, q.key("ffn"), q.targets) for q in both]
     unigrams = [unigram_logprobs(stored, q.targets, both[0].vocab_size) for q in both]
-    valid = calibrate(scores[0], unigrams[0])
+    valid = calibrate(scores[0], scores[0].logprobs(1.0), unigrams[0])
     test = calibrated_logprobs(scores[1], unigrams[1], valid.calibration)
     lms = [q.lm_logprob.astype(np.float64) for q in both]
     return Base(lms[0], lms[1], valid.logprobs, test, valid.calibration)

@@ -33,20 +33,42 @@ def demo_table(record: Mapping[str, Any]) -> Table:
 
 
 def adapt_table(record: Mapping[str, Mapping[str, Any]]) -> Table:
-    """One row for each model that benchmarks/adapt.py measured."""
+    """One row for each model and text that benchmarks/adapt.py measured: retrieval and its
+    control."""
     return _table(
-        "base LM | store | test tokens | perplexity | with the store | change (95% interval) | "
-        "λ | τ | generation | with retrieval | build / bare passes",
+        "base LM | text | base LM alone | with kNN | change (95% interval) | calibrated LM | "
+        "change | with kNN | change (95% interval)",
         [
             (
-                name,
-                f"{count(run['rows'])} rows",
-                count(run["tokens"]),
+                run["model"],
+                run["text"],
                 perplexity(run["base_ppl"]),
                 perplexity(run["interp_ppl"]),
                 _change(run["ratio"], run["ratio_ci95"]),
-                significant(run["lam"]),
-                significant(run["temperature"]),
+                perplexity(run["calibrated_ppl"]),
+                change(run["calibrated_ppl"] / run["base_ppl"]),
+                perplexity(run["calibrated_interp_ppl"]),
+                _change(run["calibrated_ratio"], run["calibrated_ratio_ci95"]),
+            )
+            for run in record.values()
+        ],
+    )
+
+
+def adapt_sizes_table(record: Mapping[str, Mapping[str, Any]]) -> Table:
+    """Of the same runs: how large they were, what was fitted, and how fast they generate."""
+    return _table(
+        "base LM | text | entries | test tokens | λ | softmax temperature | unigram share | "
+        "generation | with kNN | build / bare passes",
+        [
+            (
+                run["model"],
+                run["text"],
+                count(run["entries"]),
+                count(run["tokens"]),
+                significant(run["lambda"]),
+                significant(run["softmax_temperature"]),
+                percent(run["unigram_share"]),
                 f"{run['base_tokens_per_second']:.1f} tokens/s",
                 Cell(
                     f"{run['knn_tokens_per_second']:.1f} tokens/s",
@@ -54,7 +76,7 @@ def adapt_table(record: Mapping[str, Mapping[str, Any]]) -> Table:
                 ),
                 percent(run["build_kept"]),
             )
-            for name, run in record.items()
+            for run in record.values()
         ],
     )
 

@@ -14,7 +14,6 @@ from .neighbors import MISSING as MISSING
 from .neighbors import NeighborBlocks as NeighborBlocks
 from .neighbors import Neighbors as Neighbors
 from .neighbors import NeighborsInMemory as NeighborsInMemory
-from .neighbors import check_k as check_k
 from .neighbors import merge as merge
 from .neighbors import recall as recall
 from .neighbors import top_k as top_k

@@ -22,8 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knnlm.datastore import Column
+from knnlm.ranges import check_k
 from knnlm.search.faiss_index import faiss_metric
-from knnlm.search.neighbors import Neighbors, check_k, merge, pack, top_k, top_k_packed, unpack
+from knnlm.search.neighbors import Neighbors, merge, pack, top_k, top_k_packed, unpack
 from knnlm.similarity import Metric, from_distance, score_entries
 
 BLOCK_BYTES = 1 << 28

@@ -16,6 +16,7 @@ from knnlm.datastore import Column, Entries
 from knnlm.errors import DamagedError, KnnlmError, UsageError
 from knnlm.files import checksum_file, read_json, write_json, write_lock
 from knnlm.progress import log, log_result
+from knnlm.ranges import check_k
 from knnlm.search.exact import exact_search
 from knnlm.search.factory import check_nprobe, default_factory
 from knnlm.search.faiss_index import (
@@ -36,7 +37,7 @@ from knnlm.search.index_records import (
     index_folder,
     index_manifest,
 )
-from knnlm.search.neighbors import Neighbors, check_k, recall, top_k
+from knnlm.search.neighbors import Neighbors, recall, top_k
 from knnlm.similarity import Metric, checked_metric, from_distance
 
 _SEARCHED_AT_ONCE = 1 << 10

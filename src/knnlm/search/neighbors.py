@@ -10,9 +10,6 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from knnlm import defaults
-from knnlm.errors import UsageError
-
 MISSING = -1
 """The id of a neighbor that does not exist."""
 _LOW_32_BITS = 0xFFFF_FFFF
@@ -149,13 +146,3 @@ class NeighborsInMemory:
     def read(self, start: int, stop: int) -> Neighbors:
         """Neighbors of queries start … stop-1."""
         return Neighbors(self.near.ids[start:stop], self.near.scores[start:stop])
-
-
-def check_k(k: int) -> None:
-    """Check that a search can return k neighbors.
-
-    Raises:
-        UsageError: k is outside 1 … 4096.
-    """
-    if not 1 <= k <= defaults.K_MAX:
-        raise UsageError(f"k = {k} is out of range: choose 1 to {defaults.K_MAX}")

@@ -12,8 +12,8 @@ from typing import Any, Literal
 from knnlm import defaults
 from knnlm.datastore import Entries
 from knnlm.errors import UsageError, unknown
+from knnlm.ranges import check_k
 from knnlm.search.index_records import index_manifest
-from knnlm.search.neighbors import check_k
 from knnlm.similarity import Metric
 
 EXACT = "exact"

@@ -8,6 +8,7 @@ from .folder import Folder as Folder
 from .hub import HubDataset as HubDataset
 from .hub import HubSplit as HubSplit
 from .local_files import Files as Files
+from .local_files import check_paths as check_paths
 from .naming import Text as Text
 from .naming import open_text as open_text
 from .naming import text_as_json as text_as_json

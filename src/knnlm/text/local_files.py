@@ -103,22 +103,28 @@ def find_files(
     Raises:
         UsageError: A path does not exist, or a folder holds no text.
     """
+    check_paths(paths)
     files: list[Path] = []
     folders = 0
     for path in map(Path, paths):
         if path.is_file():
             files.append(path)
-        elif path.is_dir():
+        else:
             wiki = wikitext.wikitext_file(path, split)
             files.extend(_files_of_folder(path) if wiki is None else [wiki])
             folders += wiki is None
-        else:
-            raise UsageError(f"there is no file or folder {path}: check the path of the text")
     different = {file.resolve(): file for file in reversed(files)}  # the first name of each stays
     if len(different) < len(files):
         log.warning(f"note: {len(files):,} names mean {len(different):,} files; each is read once")
     unique = tuple(file for file in files if different.pop(file.resolve(), None))
     return Files(unique, _root(paths, unique), from_folder=folders > 0, meta=dict(meta or {}))
+
+
+def check_paths(paths: Sequence[str | Path]) -> None:
+    """Raise a UsageError unless every path of a text is a file or a folder."""
+    for path in map(Path, paths):
+        if not (path.is_file() or path.is_dir()):
+            raise UsageError(f"there is no file or folder {path}: check the path of the text")
 
 
 def _root(paths: Sequence[str | Path], files: Sequence[Path]) -> Path | None:

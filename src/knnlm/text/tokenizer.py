@@ -223,6 +223,11 @@ def reading_as_text(tokenizer: Any) -> Any:
     special = with_bos(tokenizer)  # reads special tokens as such
     changed = copy.deepcopy(special)
     changed.split_special_tokens = True
+    return _with_special_templates(changed, special)
+
+
+def _with_special_templates(changed: Any, special: Any) -> Any:
+    """Let a tokenizer leave its chat templates to another one, which reads special tokens."""
     kind = type(changed)
 
     @functools.wraps(kind.apply_chat_template)
@@ -231,8 +236,15 @@ def reading_as_text(tokenizer: Any) -> Any:
         plain.chat_template = self.chat_template
         return plain.apply_chat_template(*given, **options)
 
+    def reduce(self: Any) -> Any:
+        """Copies and worker processes make the class again: it has no module to be found in."""
+        plain = kind.__new__(kind)
+        plain.__dict__.update(self.__dict__)
+        return _with_special_templates, (plain, special)
+
+    members = {"apply_chat_template": apply_chat_template, "__reduce__": reduce}
     # the name stays, because save_pretrained writes it
-    changed.__class__ = type(kind.__name__, (kind,), {"apply_chat_template": apply_chat_template})
+    changed.__class__ = type(kind.__name__, (kind,), members)
     return changed
 
 

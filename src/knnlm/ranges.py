@@ -1,0 +1,25 @@
+"""Which numbers λ, τ and k may be. Checked before a model library is imported, and where they are
+used."""
+
+import math
+
+from knnlm import defaults
+from knnlm.errors import UsageError
+
+
+def check_lambda(lam: float) -> None:
+    """Raise a UsageError unless λ is between 0 and 1."""
+    if not 0 <= lam <= 1:
+        raise UsageError(f"lambda {lam} is out of range: choose 0 to 1")
+
+
+def check_temperature(tau: float) -> None:
+    """Raise a UsageError unless τ is a positive number."""
+    if not (math.isfinite(tau) and tau > 0):
+        raise UsageError(f"retrieval temperature {tau} is out of range: choose a number above 0")
+
+
+def check_k(k: int) -> None:
+    """Raise a UsageError unless a search can return k neighbors: 1 to 4096."""
+    if not 1 <= k <= defaults.K_MAX:
+        raise UsageError(f"k = {k} is out of range: choose 1 to {defaults.K_MAX}")
