@@ -228,7 +228,7 @@ def reading_as_text(tokenizer: Any) -> Any:
 
 def _with_special_templates(changed: Any, special: Any) -> Any:
     """Let a tokenizer leave its chat templates to another one, which reads special tokens."""
-    kind = type(changed)
+    kind: Any = type(changed)
 
     @functools.wraps(kind.apply_chat_template)
     def apply_chat_template(self: Any, *given: Any, **options: Any) -> Any:
