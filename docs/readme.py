@@ -4,8 +4,8 @@ test checks it."""
 import re
 from pathlib import Path
 
-from knnlm.paper.present.report import readme
-from knnlm.paper.scales import LAPTOP_SCALE
+from knnlm_paper.report.report import readme
+from knnlm_paper.scales import LAPTOP_SCALE
 
 ROOT = Path(__file__).parents[1]
 RESULTS = "docs/results/laptop"

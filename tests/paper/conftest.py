@@ -15,10 +15,10 @@ import knnlm.search.open as opening
 from knnlm.cli.main import run
 from knnlm.datastore.entries import Entries
 from knnlm.experiments.records import load_records
-from knnlm.paper.findings import Records
-from knnlm.paper.scales import SMOKE_SCALE, Scale
 from knnlm.search.open import Search
 from knnlm.search.retrieval import Retrieval
+from knnlm_paper.findings import Records
+from knnlm_paper.scales import SMOKE_SCALE, Scale
 from tests.search.conftest import built as built
 from tests.search.conftest import queries as queries
 from tests.search.conftest import store as store

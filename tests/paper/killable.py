@@ -4,9 +4,9 @@ itself there (tests/experiments/killable.py)."""
 import sys
 from pathlib import Path
 
-from knnlm.paper.recipes import chosen
-from knnlm.paper.runner import reproduce
-from knnlm.paper.scales import SMOKE_SCALE
+from knnlm_paper.experiments import chosen
+from knnlm_paper.runner import reproduce
+from knnlm_paper.scales import SMOKE_SCALE
 from tests.experiments.killable import killed_again_and_again
 
 

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from knnlm.errors import KnnlmError
-from knnlm.paper.claims import claims
-from knnlm.paper.doubts import audit, doubts
-from knnlm.paper.expected import printed, published
-from knnlm.paper.findings import Claim, Records, better, check, gain, less, verdict
-from knnlm.paper.rows import Arm
-from knnlm.paper.scales import SCALES, SMOKE_SCALE, Scale
-from knnlm.paper.word_findings import word_findings
-from knnlm.paper.word_types import entropies, trend
+from knnlm_paper.claims import claims
+from knnlm_paper.doubts import audit, doubts
+from knnlm_paper.expected import printed, published
+from knnlm_paper.findings import Claim, Records, better, check, gain, less, verdict
+from knnlm_paper.rows import Arm
+from knnlm_paper.scales import SCALES, SMOKE_SCALE, Scale
+from knnlm_paper.word_findings import word_findings
+from knnlm_paper.word_types import entropies, trend
 from tests.paper.conftest import Smoke
 
 A, B = Arm(state="att"), Arm(state="ffn")

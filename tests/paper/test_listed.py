@@ -10,8 +10,8 @@ from scipy.special import logsumexp
 from knnlm.components.knn import TargetVotes
 from knnlm.datastore.entries import Entries
 from knnlm.models.load import LanguageModel
-from knnlm.paper.listed import distances, likeliest, logits, relisted
 from knnlm.search.neighbors import Neighbors
+from knnlm_paper.listed import distances, likeliest, logits, relisted
 from tests.arrays import InMemory
 from tests.search.conftest import built as built
 from tests.search.conftest import queries as queries

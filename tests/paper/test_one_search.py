@@ -15,14 +15,14 @@ from knnlm.datastore.entries import evenly_spaced
 from knnlm.evaluation.calibration import TemperedLM, unigram_logprobs
 from knnlm.evaluation.metrics import perplexity
 from knnlm.evaluation.mixing import fit_lambda, mix
-from knnlm.paper.measure import Bench
-from knnlm.paper.numbers import base_of
-from knnlm.paper.recipes import recipes
-from knnlm.paper.recipes.baselines import exactly, paper_arm
-from knnlm.paper.rows import Learned, Unmasked
-from knnlm.paper.scales import texts
-from knnlm.paper.teaching import soft_labels
-from knnlm.paper.workshop import Workshop
+from knnlm_paper.experiments import recipes
+from knnlm_paper.experiments.baselines import exactly, paper_arm
+from knnlm_paper.measure import Bench
+from knnlm_paper.numbers import base_of
+from knnlm_paper.rows import Learned, Unmasked
+from knnlm_paper.scales import texts
+from knnlm_paper.teaching import soft_labels
+from knnlm_paper.workshop import Workshop
 from tests.paper.conftest import Smoke
 
 NO_WORSE = 1 + 1e-5

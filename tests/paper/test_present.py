@@ -9,12 +9,12 @@ import pytest
 
 from knnlm.experiments.records import CLAIM, load_records
 from knnlm.files import read_json
-from knnlm.paper.present import figures, reasons, regimes, ruled_out, shares
-from knnlm.paper.present.making import times
-from knnlm.paper.present.report import FIGURES, MARKDOWN, PAGE, content, render
-from knnlm.paper.recipes import chosen, recipes
-from knnlm.paper.rows import Arm
-from knnlm.paper.scales import SMOKE_SCALE, scale_named
+from knnlm_paper.experiments import chosen, recipes
+from knnlm_paper.report import figures, reasons, regimes, ruled_out, shares
+from knnlm_paper.report.making import times
+from knnlm_paper.report.report import FIGURES, MARKDOWN, PAGE, content, render
+from knnlm_paper.rows import Arm
+from knnlm_paper.scales import SMOKE_SCALE, scale_named
 from tests.paper.conftest import Smoke
 
 RESULTS = sorted(Path(__file__).parents[2].glob(f"docs/results/*/{CLAIM}"))

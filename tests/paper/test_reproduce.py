@@ -19,10 +19,10 @@ from knnlm.cli.main import run
 from knnlm.datastore.entries import open_entries
 from knnlm.experiments.records import load_records
 from knnlm.files import write_json
-from knnlm.paper.conditions import most_neighbours, unique_rows
-from knnlm.paper.measure import Bench
-from knnlm.paper.recipes import chosen, recipes
-from knnlm.paper.scales import SCALES, SMOKE_SCALE
+from knnlm_paper.conditions import most_neighbours, unique_rows
+from knnlm_paper.experiments import chosen, recipes
+from knnlm_paper.measure import Bench
+from knnlm_paper.scales import SCALES, SMOKE_SCALE
 from tests.paper.conftest import Smoke
 
 pytestmark = pytest.mark.pipeline

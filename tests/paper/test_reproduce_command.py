@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from knnlm.cli.main import run
-from knnlm.paper.plan import plan
-from knnlm.paper.recipes import capacity, chosen, recipes
-from knnlm.paper.rows import Unmasked
-from knnlm.paper.scales import SCALES, SMOKE_SCALE
+from knnlm_paper.experiments import capacity, chosen, recipes
+from knnlm_paper.plan import plan
+from knnlm_paper.rows import Unmasked
+from knnlm_paper.scales import SCALES, SMOKE_SCALE
 
 pytestmark = pytest.mark.pipeline
 

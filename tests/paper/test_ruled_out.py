@@ -17,25 +17,25 @@ from knnlm.evaluation.mixing import fit_lambda, fit_weights, mix, mix_several
 from knnlm.experiments.derive import derive
 from knnlm.files import fingerprint, read_json
 from knnlm.models.load import LanguageModel
-from knnlm.paper.ensembles import FACTORS
-from knnlm.paper.located import context_lengths, correlation, located
-from knnlm.paper.numbers import base_of
-from knnlm.paper.place_findings import place_findings, stolen_findings
-from knnlm.paper.present.hypotheses import hypotheses
-from knnlm.paper.present.words import outcome
-from knnlm.paper.recipes import ensembling, ruled_out
-from knnlm.paper.recipes.baselines import exactly, paper_arm
-from knnlm.paper.recipes.ensembling import two_stores, with_lms, with_one
-from knnlm.paper.recipes.ruled_out import by_choice
-from knnlm.paper.rows import Ensemble, Listed, Reach
-from knnlm.paper.scales import SMOKE_SCALE, texts
-from knnlm.paper.teaching import Neighbours, SoftLabels, rows_of_stream, soft_labels, teacher_point
-from knnlm.paper.workshop import Workshop
 from knnlm.text.local_files import Files
 from knnlm.text.tokenizer import joined_tokens
 from knnlm.text.windows import cut_windows
 from knnlm.training.language_model import RECORD
 from knnlm.training.soft_targets import soft_targets
+from knnlm_paper.ensembles import FACTORS
+from knnlm_paper.experiments import ensembling, ruled_out
+from knnlm_paper.experiments.baselines import exactly, paper_arm
+from knnlm_paper.experiments.ensembling import two_stores, with_lms, with_one
+from knnlm_paper.experiments.ruled_out import by_choice
+from knnlm_paper.located import context_lengths, correlation, located
+from knnlm_paper.numbers import base_of
+from knnlm_paper.place_findings import place_findings, stolen_findings
+from knnlm_paper.report.hypotheses import hypotheses
+from knnlm_paper.report.words import outcome
+from knnlm_paper.rows import Ensemble, Listed, Reach
+from knnlm_paper.scales import SMOKE_SCALE, texts
+from knnlm_paper.teaching import Neighbours, SoftLabels, rows_of_stream, soft_labels, teacher_point
+from knnlm_paper.workshop import Workshop
 from tests.paper.conftest import Smoke
 
 

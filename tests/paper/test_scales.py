@@ -1,7 +1,7 @@
 """A scale's name means one thing."""
 
 from knnlm.experiments import scales
-from knnlm.paper.scales import DEMO_SCALE, SMOKE_SCALE
+from knnlm_paper.scales import DEMO_SCALE, SMOKE_SCALE
 
 
 def test_scales_of_one_name_are_the_same_for_the_demo_and_the_paper() -> None:

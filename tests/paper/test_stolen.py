@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from knnlm.paper.stolen import _programme, reachable_words
+from knnlm_paper.stolen import _programme, reachable_words
 
 
 def hull(

@@ -6,18 +6,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from knnlm.paper.apprentice import first_of_family
-from knnlm.paper.beyond_claims import beyond_claims
-from knnlm.paper.findings import check, gain, with_seed
-from knnlm.paper.learned_claims import HALF, learned_claims, recovers
-from knnlm.paper.present.shares import points
-from knnlm.paper.present.substitutes import beyond_table, heads_table, rates_table, words
-from knnlm.paper.recipes import beyond, capacity, recipes
-from knnlm.paper.recipes.baselines import exactly, paper_arm
-from knnlm.paper.recipes.substitutes import STATES, both
-from knnlm.paper.rows import Combined, Learned, Unmasked
-from knnlm.paper.scales import SCALES
-from knnlm.paper.shares import share_of_gain
+from knnlm_paper.apprentice import first_of_family
+from knnlm_paper.beyond_claims import beyond_claims
+from knnlm_paper.experiments import beyond, capacity, recipes
+from knnlm_paper.experiments.baselines import exactly, paper_arm
+from knnlm_paper.experiments.substitutes import STATES, both
+from knnlm_paper.findings import check, gain, with_seed
+from knnlm_paper.learned_claims import HALF, learned_claims, recovers
+from knnlm_paper.report.shares import points
+from knnlm_paper.report.substitutes import beyond_table, heads_table, rates_table, words
+from knnlm_paper.rows import Combined, Learned, Unmasked
+from knnlm_paper.scales import SCALES
+from knnlm_paper.shares import share_of_gain
 from tests.paper.conftest import Smoke
 
 

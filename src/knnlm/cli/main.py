@@ -4,9 +4,12 @@
 is fast."""
 
 import gc
+import importlib
+import importlib.util
 import re
 import shlex
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import typer
@@ -19,7 +22,6 @@ from knnlm.cli import (
     generate,
     index,
     info,
-    reproduce,
     train,
     tune,
     verify,
@@ -41,6 +43,7 @@ _VERBS = {
     "train": "train",
 }
 """The verb that does what a method of the library does."""
+_OTHER_PACKAGES = ("knnlm_paper",)
 _SEVERAL = ("--text", "--valid")
 _SWITCHES = (
     "--json",
@@ -61,6 +64,13 @@ _SWITCHES = (
     "--version",
 )
 
+
+def _verbs_of_other_packages() -> list[Callable[..., None]]:
+    """Verbs of packages that are installed beside the library, which never imports them."""
+    packages = [name for name in _OTHER_PACKAGES if importlib.util.find_spec(name)]
+    return [verb for name in packages for verb in importlib.import_module(f"{name}.command").VERBS]
+
+
 app = typer.Typer(
     name="knnlm",
     help="Nearest-neighbor language models from any causal LM and any text. Start with: knnlm demo",
@@ -70,7 +80,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (
+_OWN_VERBS: tuple[Callable[..., None], ...] = (
     demo.demo,
     train.train,
     build.build,
@@ -80,9 +90,9 @@ for verb in (
     evaluate.evaluate,
     generate.generate,
     info.info,
-    reproduce.reproduce,
     verify.verify,
-):
+)
+for verb in (*_OWN_VERBS, *_verbs_of_other_packages()):
     app.command(name="eval" if verb is evaluate.evaluate else None)(by_option(verb))
 
 

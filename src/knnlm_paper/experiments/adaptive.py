@@ -1,0 +1,20 @@
+"""Appendix C.1: the same number of embeddings in all, more of them for words that are frequent or
+hard."""
+
+from knnlm_paper.experiments.substitutes import STATES
+from knnlm_paper.rows import Learned, Recipe, Sizing
+from knnlm_paper.scales import Scale
+
+SIZINGS: tuple[Sizing, ...] = ("equal", "loss", "frequency")
+
+
+def recipe(scale: Scale) -> Recipe:
+    """Equal, by loss and by frequency, over both states."""
+    points = scale.learning
+    rows = [
+        Learned(state=state, size=points.adaptive, sizing=sizing)
+        for state in STATES
+        for sizing in SIZINGS
+    ]
+    labels = ("tab:adaptive_results", "appendix C.1", "app:bottleneck-detail")
+    return Recipe("adaptive", "Embeddings for the words that need them", labels, tuple(rows))

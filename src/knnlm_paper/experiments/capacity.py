@@ -1,0 +1,22 @@
+"""Figure and appendix B: n embeddings for each word, one recipe for all n."""
+
+from knnlm_paper.experiments.substitutes import STATES
+from knnlm_paper.rows import Learned, Recipe
+from knnlm_paper.scales import Scale
+
+
+def recipe(scale: Scale) -> Recipe:
+    """Every n over both states, for every seed."""
+    points = scale.learning
+    rows = [
+        Learned(state=state, seed=seed, size=n)
+        for n in points.sizes
+        for state in STATES
+        for seed in range(points.seeds_of_largest if n == points.sizes[-1] else points.seeds)
+    ]
+    labels = (
+        "fig:increasing_embedding_size",
+        "tab:softmax_bottleneck",
+        "app:detail_result_increasing_nv",
+    )
+    return Recipe("capacity", "More embeddings for each word", labels, tuple(rows))
