@@ -1,11 +1,12 @@
 import math
 import re
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
 import matplotlib
 import pytest
 
-from knnlm.report import plots
+from knnlm.report import plots, svg
 from knnlm.report.results import Curve
 
 from . import sample
@@ -95,3 +96,16 @@ def test_curves_past_the_fourth_are_dashed() -> None:
 
     assert dashed(plots.temperature_plot(curves[:4])) == 0
     assert dashed(plots.temperature_plot(curves)) == 2 * 4  # the curve and its line in the legend
+
+
+def test_a_drawing_of_its_own_follows_the_readers_light_or_dark_mode() -> None:
+    page = (Path(svg.__file__).parent / "static/page.css").read_text()
+    light, _, dark = page.partition("@media (prefers-color-scheme: dark)")
+    file = svg.standalone(plots.lambda_plot(sample.curves("lambda"), 41.0))
+    style = ET.fromstring(file)[0].text or ""
+    for mode, shown in zip((light, dark), style.split("@media"), strict=True):
+        for name in ("ink", "series-1", "series-4"):
+            color = re.search(rf"--{name}: #\w+;", mode)
+            assert color
+            assert color[0] in shown
+    assert "currentColor" in file

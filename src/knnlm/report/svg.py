@@ -9,6 +9,7 @@ import io
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
+from importlib import resources
 
 import matplotlib
 import matplotlib.style
@@ -55,6 +56,22 @@ def drawing(
         out = io.StringIO()
         figure.savefig(out, format="svg", transparent=True, metadata={"Date": None})
     return _inline(out.getvalue(), name, description)
+
+
+def standalone(svg: str) -> str:
+    """A drawing as a file of its own, in the colors of the reader's light or dark mode.
+
+    The colors are those of the page's style sheet.
+    """
+    css = resources.files("knnlm.report").joinpath("static/page.css").read_text(encoding="utf-8")
+    colors = re.findall(r"--(?:ink|series-\d): #[0-9a-f]+;", css)
+    light, dark = (" ".join(colors[start : start + 5]) for start in (0, 5))
+    style = (
+        f":root {{ {light} color: var(--ink); }} "
+        f"@media (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}"
+    )
+    opening, bracket, rest = svg.partition(">")
+    return f"{opening}{bracket}<style>{style}</style>{rest}\n"
 
 
 def _inline(svg: str, name: str, description: str) -> str:
