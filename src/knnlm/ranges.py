@@ -1,10 +1,27 @@
-"""Which numbers λ, τ and k may be. Checked before a model library is imported, and where they are
-used."""
+"""Which values settings may have: λ, τ, k, and names of number formats. Checked before a model
+library is imported, and where they are used."""
 
 import math
 
 from knnlm import defaults
-from knnlm.errors import UsageError
+from knnlm.errors import UsageError, unknown
+
+DTYPES = {"float16": "<f2", "float32": "<f4"}
+"""How hidden states are stored, and what NumPy calls it."""
+PRECISIONS = ("float32", "bfloat16", "float16", "auto")
+"""How a model computes."""
+
+
+def check_dtype(dtype: str) -> None:
+    """Raise a UsageError unless hidden states can be stored so."""
+    if dtype not in DTYPES:
+        raise unknown("dtype", dtype, DTYPES)
+
+
+def check_precision(precision: str) -> None:
+    """Raise a UsageError unless a model can compute so."""
+    if precision not in PRECISIONS:
+        raise unknown("precision", precision, PRECISIONS)
 
 
 def check_lambda(lam: float) -> None:

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from knnlm import KNNLM, Datastore, Folder, UsageError
 from knnlm.evaluation import overlap
+from knnlm.evaluation.letters import letters_of
 from knnlm.evaluation.overlap import RUN, find_overlap
+from knnlm.text.tokenizer import decode_documents, train_tokenizer
 from tests.conftest import WORDS
-
-PLAIN = np.arange(1000)
 
 
 def prose(seed: int, words: int) -> str:
@@ -27,6 +27,10 @@ def prose(seed: int, words: int) -> str:
 
 TRAIN = prose(1, 3600)
 LINES = TRAIN.splitlines(keepends=True)
+
+
+LONG_LINES = [f"{a.strip()} {b}" for a, b in zip(LINES[::2], LINES[1::2], strict=True)]
+FULL_WIDTH = {code: code - 0x21 + 0xFF01 for code in range(0x21, 0x7F)}
 
 
 def rewrapped(text: str) -> str:
@@ -59,6 +63,34 @@ LEAKS: dict[str, Callable[[], tuple[str, bytes]]] = {
         "a.txt",
         (prose(7, 1800) + TRAIN + prose(8, 900)).encode(),
     ),
+    "line numbers": lambda: (
+        "a.txt",
+        "".join(f"{number:6d}\t{line}" for number, line in enumerate(LINES)).encode(),
+    ),
+    "a table": lambda: (
+        "a.txt",
+        "".join(f'{number},"{line.strip()}"\n' for number, line in enumerate(LINES)).encode(),
+    ),
+    "its lines in another order": lambda: (
+        "a.txt",
+        "".join(random.Random(3).sample(LONG_LINES, len(LONG_LINES))).encode(),
+    ),
+    "a record for each line": lambda: (
+        "a.jsonl",
+        "\n".join(json.dumps({"text": line}) for line in LONG_LINES).encode(),
+    ),
+    "every twentieth word replaced": lambda: (
+        "a.txt",
+        " ".join(
+            "xylophone" if number % 20 == 19 else word for number, word in enumerate(TRAIN.split())
+        ).encode(),
+    ),
+    "no-break spaces": lambda: ("a.txt", TRAIN.replace(" ", "\u00a0").encode()),
+    "a word for each line": lambda: ("a.txt", "\n".join(TRAIN.split()).encode()),
+    "no spaces": lambda: ("a.txt", TRAIN.replace(" ", "").encode()),
+    "soft hyphens": lambda: ("a.txt", TRAIN.replace("o", "o\u00ad").encode()),
+    "full-width letters": lambda: ("a.txt", TRAIN.translate(FULL_WIDTH).encode()),
+    "upper case": lambda: ("a.txt", TRAIN.upper().encode()),
     "a notebook": lambda: ("a.ipynb", json.dumps({"cells": [{"source": LINES}]}).encode()),
     "HTML": lambda: ("a.html", f"<html><body><p>{TRAIN}</p></body></html>".encode()),
 }
@@ -131,29 +163,68 @@ def test_copies_inside_a_folder_are_left_out_of_its_splits(
     assert "in the datastore and left out" in caplog.text
 
 
-@given(st.lists(st.integers(0, 5), max_size=200), st.lists(st.integers(0, 5), max_size=400))
-def test_shared_runs_are_those_of_a_search_by_hand(text: list[int], stored: list[int]) -> None:
-    runs = {tuple(stored[i : i + 4]) for i in range(len(stored) - 3)}
-    shared: set[int] = set()
-    for start in range(len(text) - 3):
-        if tuple(text[start : start + 4]) in runs:
-            shared.update(range(start, start + 4))
+@given(
+    st.lists(st.text("abcd .\n7", max_size=40), max_size=5),
+    st.lists(st.text("abcd .\n7", max_size=80), max_size=5),
+)
+def test_shared_runs_are_those_of_a_search_by_hand(text: list[str], stored: list[str]) -> None:
+    plain = [[letter for letter in document if letter in "abcd"] for document in text]
+    known = [[letter for letter in document if letter in "abcd"] for document in stored]
+    runs = {tuple(each[i : i + 4]) for each in known for i in range(len(each) - 3)}
+    shared = 0
+    for each in plain:
+        inside = {
+            start + offset
+            for start in range(len(each) - 3)
+            if tuple(each[start : start + 4]) in runs
+            for offset in range(4)
+        }
+        shared += len(each) if 0 < len(each) < 4 and each in known else len(inside)
+    letters = sum(map(len, plain))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(overlap, "RUN", 4)
-        patch.setattr(overlap, "_BLOCK", 50)
-        patch.setattr(overlap, "_LONGEST_SHORT", 0)
-        counted = find_overlap(
-            [np.array(text, np.int32)], np.array(stored, np.int32), [len(stored)], PLAIN
-        )
-    assert counted.share == pytest.approx(len(shared) / max(1, len(text)))
+        # documents without a letter have a test of their own
+        spoken = [document for document, each in zip(text, plain, strict=True) if each]
+        patch.setattr(overlap, "mostly_digits", lambda _: False)
+        counted = find_overlap(spoken, stored)
+    assert counted.share == pytest.approx(shared / max(1, letters))
 
 
-def test_runs_do_not_cross_documents_and_punctuation_does_not_count() -> None:
-    normalized = np.array([-1, *range(499)])
-    stored = np.arange(1, 200, dtype=np.int32)
-    halves = [stored[: RUN // 2], stored[RUN // 2 : RUN]]
-    assert find_overlap(halves, stored, [len(stored)], normalized).share == 0
-    dotted = np.repeat(stored[:70], 2)
-    dotted[1::2] = 0  # a full stop after every token
-    counted = find_overlap([dotted], stored, [len(stored)], normalized)
-    assert (counted.share, counted.documents, counted.total) == (1.0, (0,), 1)
+def test_runs_do_not_cross_documents() -> None:
+    text = "".join(random.Random(0).choices("abcdefgh", k=2 * RUN))
+    halves = [text[: RUN // 2], text[RUN // 2 : RUN]]
+    assert find_overlap(halves, [text]).share == 0
+    assert find_overlap([text[:RUN]], halves).share == 0
+    assert find_overlap([text[:RUN]], [text]).share == 1
+
+
+def test_letters_are_what_layout_does_not_change() -> None:
+    plain = "".join(map(chr, letters_of("The ﬁne cat, 42 dogs!\n\tand Ａ \u00adÜber-Katze")))
+    assert plain == "thefinecatdogsandaüberkatze"
+    assert len(letters_of("a1b22", digits=True)) == 5
+    assert len(letters_of("\ufffd \ud800 .:- 17")) == 0
+
+
+ALPHABETS = {
+    "Chinese": "".join(chr(0x4E00 + 7 * n) for n in range(300)),
+    "Cyrillic": "".join(chr(0x430 + n % 32) for n in range(200)),
+    "emoji": "".join(chr(0x1F600 + n) for n in range(60)),
+    "digits": "0123456789",
+    "punctuation": ".,;:!?-()[]",
+}
+
+
+@pytest.mark.parametrize("alphabet", ALPHABETS)
+def test_any_script_is_compared(alphabet: str) -> None:
+    """With a tokenizer that knows no more than the bytes of most of these."""
+    tokenizer = train_tokenizer(["the grey cat looked at a dog " * 50], 300)
+    chance = random.Random(0)
+    texts = [
+        " ".join("".join(chance.choices(ALPHABETS[alphabet], k=5)) for _ in range(100))
+        for _ in range(4)
+    ]
+    tokens = [np.array(tokenizer(text, add_special_tokens=False).input_ids) for text in texts]
+    first, *others = decode_documents(tokenizer, tokens)
+    stored = [first, others[0]]
+    assert find_overlap([first], stored).large
+    assert not find_overlap([others[1]], stored).large

@@ -4,19 +4,23 @@ DATASTORE/cache/overlap/<fingerprint>.json    what was found for one text, so th
                                               for once
 """
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from knnlm.datastore import Entries
 from knnlm.errors import DamagedError, UsageError
-from knnlm.evaluation import LARGE_SHARE, find_overlap, normalized_tokens
+from knnlm.evaluation import LARGE_SHARE, find_overlap
 from knnlm.files import fingerprint, read_json, write_json
 from knnlm.models import LanguageModel
 from knnlm.progress import log
-from knnlm.text import Source, WithoutDocuments, encode_documents
+from knnlm.text import Source, WithoutDocuments, decode_documents, encode_documents
 
 CACHE = "cache/overlap"
-FORMAT = 1
+FORMAT = 2
 _NOTED_SHARE = 0.01
 
 
@@ -70,16 +74,15 @@ def _text_overlap(entries: Entries, text: Source, lm: LanguageModel) -> TextOver
     if file.is_file():
         try:
             fields = read_json(file, newest_format=FORMAT)
-            fields.pop("format")
+            if fields.pop("format") != FORMAT:
+                raise TypeError("made by other rules")
             return TextOverlap(**fields)
         except (DamagedError, TypeError):
             log.warning(f"{file} is damaged; looking for overlap again")
     documents = list(encode_documents(lm.tokenizer, text))
     counted = find_overlap(
-        [document.tokens[1:] for document in documents],
-        entries.targets,
-        [document.tokens - 1 for document in entries.documents],
-        normalized_tokens(lm.tokenizer, entries.vocab_size),
+        list(decode_documents(lm.tokenizer, (document.tokens[1:] for document in documents))),
+        decode_documents(lm.tokenizer, _stored(entries)),
     )
     overlap = TextOverlap(
         share=counted.share,
@@ -92,6 +95,14 @@ def _text_overlap(entries: Entries, text: Source, lm: LanguageModel) -> TextOver
     fields = {"format": FORMAT, **asdict(overlap)}
     write_json(file, fields)
     return overlap
+
+
+def _stored(entries: Entries) -> Iterator[NDArray[np.int32]]:
+    """The tokens of each document of a datastore."""
+    targets, stop = entries.targets, 0
+    for document in entries.documents:
+        start, stop = stop, stop + document.tokens - 1
+        yield targets[start:stop]
 
 
 def _refusal(overlap: TextOverlap) -> str:

@@ -10,6 +10,7 @@ from knnlm.cli.groups import TextOptions
 from knnlm.cli.options import Device, Json, numbers, show
 from knnlm.errors import UsageError
 from knnlm.files import short_path
+from knnlm.ranges import check_dtype, check_precision
 
 if TYPE_CHECKING:
     from knnlm.api import Datastore
@@ -86,7 +87,9 @@ def build(
 
     Example: knnlm build model --text docs/ --split 90,5,5 --out store
     """
-    named = _divided(text, split, meta)  # a mistake there is told before anything is imported
+    # mistakes are told before model libraries are imported
+    named = _divided(text, split, meta)
+    _check_options(keys, window, stride, dtype, precision)
     from knnlm.api import Datastore
 
     store = Datastore.build(
@@ -104,6 +107,20 @@ def build(
         adapter=adapter,
     )
     _show(store, text, json)
+
+
+def _check_options(
+    keys: str | None, window: int | None, stride: int | None, dtype: str, precision: str
+) -> None:
+    from knnlm.hidden_states import checked_keys
+    from knnlm.text import check_window
+
+    if keys is not None:
+        checked_keys(keys.split(","))
+    if window is not None:
+        check_window(window, window if stride is None else stride)
+    check_dtype(dtype)
+    check_precision(precision)
 
 
 def _divided(text: TextOptions, split: str | None, meta: list[str] | None) -> "Text":

@@ -14,7 +14,7 @@ from knnlm.defaults import (
     MAX_CLUSTERS,
     MLP_WIDTHS,
 )
-from knnlm.errors import UsageError
+from knnlm.errors import UsageError, unknown
 
 if TYPE_CHECKING:
     from knnlm.api import Datastore
@@ -100,6 +100,10 @@ def distill(
     Example: knnlm distill store --embedded
     """
     valid = text.optional()  # a mistake there is told before model libraries are imported
+    from knnlm.training import KINDS
+
+    if kind is not None and kind not in KINDS:
+        raise unknown("kind", kind, KINDS)
     from knnlm.api import Datastore
 
     opened = Datastore.open(store, model=model, device=device)

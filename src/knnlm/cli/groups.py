@@ -137,11 +137,14 @@ class ModelOptions:
         """Say what is wrong with the datastore or the settings before model libraries are imported,
         which takes seconds."""
         from knnlm.api import retrieval_wishes, settings_of
+        from knnlm.components import component_record
         from knnlm.datastore import open_entries
 
         if settings is not None:
             settings.check()
         entries = open_entries(store)
+        if self.component is not None:
+            component_record(entries, self.component)
         named = {name: getattr(self, name) for name in ("key", "metric", "index", "exact", "score")}
         wishes = retrieval_wishes(entries, **named)
         if self.component is None and settings is not None and None in (settings.lam, settings.tau):

@@ -31,6 +31,9 @@ def index(
 
     Example: knnlm index store --key att --metric l2
     """
+    from knnlm.similarity import checked_metric
+
+    checked_metric(metric)  # before a model library is imported
     from knnlm.api import Datastore
 
     built = Datastore.open(store).build_index(

@@ -26,7 +26,7 @@ from knnlm.datastore.entries import (
 from knnlm.datastore.estimate import estimate_build
 from knnlm.datastore.table import CHECKPOINT, MANIFEST, ColumnType, Table, open_table
 from knnlm.datastore.table_writer import TableWriter
-from knnlm.errors import KnnlmError, UsageError
+from knnlm.errors import KnnlmError
 from knnlm.files import canonical, write_lock
 from knnlm.hidden_states import (
     AttLocation,
@@ -39,6 +39,7 @@ from knnlm.hidden_states import (
 )
 from knnlm.models import LanguageModel
 from knnlm.progress import ProgressBar, log
+from knnlm.ranges import DTYPES, check_dtype
 from knnlm.text import (
     HubSplit,
     Source,
@@ -51,7 +52,6 @@ from knnlm.text import (
 GROUP_TOKENS = 1 << 14
 PART_ROWS = 1 << 18
 CHECKPOINT_SECONDS = 20.0
-DTYPES = {"float16": "<f2", "float32": "<f4"}
 LONGEST_DEFAULT_WINDOW = 1024
 
 
@@ -159,8 +159,7 @@ class _Options(NamedTuple):
 
 
 def _check_request(out: Path, dtype: str) -> None:
-    if dtype not in DTYPES:
-        raise UsageError(f"unknown dtype '{dtype}': choose one of {', '.join(DTYPES)}")
+    check_dtype(dtype)
     if (out / "config.json").is_file():
         raise KnnlmError(f"{out} is a model folder: choose another `path` for the datastore")
     ours = {MANIFEST, CHECKPOINT, f"{CHECKPOINT}.tmp", f"{MANIFEST}.tmp", ".lock", "parts"}

@@ -12,13 +12,13 @@ from typing import NamedTuple
 import numpy as np
 
 from knnlm.datastore.table import ColumnType
-from knnlm.hidden_states import StateReader, TokenWindow, compute_entries
+from knnlm.hidden_states import BATCH_TOKENS, StateReader, TokenWindow, compute_entries
 from knnlm.models import LanguageModel
 from knnlm.text import Document, Source, Window, encode_documents
 
 _SAMPLE_CHARACTERS, _OF_EACH = 1 << 19, 4000
-_MEASURED_SECONDS, _MOST_BATCHES = 1.5, 8
-_BATCH_TOKENS = 2048
+_LONG_ENOUGH = 0.7  # seconds that a batch must take for its speed to be believed
+_RUNS = 2
 
 
 class BuildEstimate(NamedTuple):
@@ -112,18 +112,30 @@ def _tokens_read(length: int, window: int, stride: int) -> int:
 def _tokens_per_second(
     reader: StateReader, stream: np.ndarray, window: int, dtype: str, logprobs: Mapping[str, float]
 ) -> float:
-    """How many tokens run through the model in a second, after a first run that warms it up."""
+    """How many tokens run through the model in a second.
+
+    Batches grow until one takes long enough or is as large as those of a build: large ones are
+    faster for each token, and a large model need not run one to be measured.
+    """
     length = min(window, len(stream) - 1)
-    whole = Window(0, length, 1)
-    count = max(1, _BATCH_TOKENS // length)
-    tokens = np.resize(stream, count * (length + 1)).reshape(count, length + 1)
-    batch = [TokenWindow(0, whole, row.astype(np.int32)) for row in tokens]
-    compute_entries(reader, batch[:1], dtype, logprobs)
-    began, batches = time.monotonic(), 0
-    while batches < _MOST_BATCHES and time.monotonic() - began < _MEASURED_SECONDS:
-        compute_entries(reader, batch, dtype, logprobs)
-        batches += 1
-    return batches * count * length / max(time.monotonic() - began, 1e-9)
+    most = max(1, BATCH_TOKENS // length)
+    tokens = np.resize(stream, most * (length + 1)).reshape(most, length + 1)
+    batch = [TokenWindow(0, Window(0, length, 1), row.astype(np.int32)) for row in tokens]
+    compute_entries(reader, batch[:1], dtype, logprobs)  # warms it up
+    count = 1
+    while True:
+        seconds = min(_timed(reader, batch[:count], dtype, logprobs) for _ in range(_RUNS))
+        if count == most or seconds >= _LONG_ENOUGH:
+            return count * length / max(seconds, 1e-9)
+        count = min(2 * count, most)
+
+
+def _timed(
+    reader: StateReader, batch: list[TokenWindow], dtype: str, logprobs: Mapping[str, float]
+) -> float:
+    began = time.perf_counter()
+    compute_entries(reader, batch, dtype, logprobs)
+    return time.perf_counter() - began
 
 
 def _rounded(count: int) -> int:

@@ -1,32 +1,33 @@
 """Whether a text is in a datastore: then its tokens would retrieve themselves, and every number
 would flatter.
 
-    share = tokens inside runs of RUN tokens that the datastore holds too / all tokens
+    share = letters inside runs of RUN letters that the datastore holds too / all letters
 
-Runs are compared by rolling hashes of normalized tokens: case, white space and punctuation do not
-count. Documents shorter than a run are compared as a whole. So a copy is recognized whatever its
-line ends, its container, its indentation or how it is wrapped, and so is a part of one. Other text
-of the same kind shares a few such runs (license notes, tables), which is why a share is allowed;
+Letters are what is left of a text without its layout (letters.py), and runs are compared by rolling
+hashes. So a copy is recognized whatever its line ends, its container, its indentation, its line
+numbers or how it is wrapped; so are a part of one, one whose lines are in another order, and one in
+which every twentieth word was replaced. Documents shorter than a run are compared as a whole. Other
+text of the same kind shares such runs too (license notes, tables), which is why a share is allowed;
 docs/LOG.md has the measurements behind the limits.
 """
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-RUN = 32
-"""Tokens in a row that count as shared."""
+from knnlm.evaluation.letters import Letters, letters_of, mostly_digits
+
+RUN = 60
+"""Letters in a row that count as shared: about thirteen words."""
 WHOLE = 0.9
 """A document of which this share is in the datastore is in it."""
-LEAST_TOKENS = 64
+LEAST_LETTERS = 200
 """Shorter documents are not judged one by one."""
 SMALL_SHARE, LARGE_SHARE = 0.01, 0.2
 """A text is refused if documents that are in the datastore make up the first share of it, or shared
 runs the second."""
-_BLOCK = 1 << 20
-_LONGEST_SHORT = 4 * RUN  # with white space and punctuation
 _BASE = 0x9E3779B97F4A7C15
 _INVERSE = pow(_BASE, -1, 1 << 64)
 
@@ -37,9 +38,9 @@ class Overlap(NamedTuple):
     """How much of a text a datastore holds.
 
     Attributes:
-        share: Share of the text's tokens inside shared runs.
+        share: Share of the text's letters inside shared runs.
         documents: Numbers of the documents that are in the datastore as a whole.
-        documents_share: Share of the text's tokens that those documents have.
+        documents_share: Share of the text's letters that those documents have.
         total: How many documents the text has.
     """
 
@@ -54,109 +55,88 @@ class Overlap(NamedTuple):
         return self.documents_share >= SMALL_SHARE or self.share >= LARGE_SHARE
 
 
-def normalized_tokens(tokenizer: Any, vocab_size: int) -> Ids:
-    """For each vocabulary entry a number for what is left of it in lower case, without white space
-    and punctuation; -1 where nothing is."""
-    numbers: dict[str, int] = {}
-    normalized = np.empty(vocab_size, np.int64)
-    for token, text in enumerate(tokenizer.batch_decode([[token] for token in range(vocab_size)])):
-        word = "".join(letter for letter in text.lower() if letter.isalnum())
-        normalized[token] = numbers.setdefault(word, len(numbers)) if word else -1
-    return normalized
-
-
-def find_overlap(
-    documents: Sequence[NDArray[np.int32]],
-    stored: NDArray[np.int32],
-    stored_lengths: Sequence[int],
-    normalized: Ids,
-) -> Overlap:
+def find_overlap(documents: Sequence[str], stored: Iterable[str]) -> Overlap:
     """How much of a text is in a datastore.
 
     Args:
-        documents: The predicted tokens of each document of the text.
-        stored: The tokens of the datastore's entries.
-        stored_lengths: How many of them each of its documents has, in order.
-        normalized: What `normalized_tokens` gave for their tokenizer.
+        documents: The documents of the text.
+        stored: Those of the datastore; they are looked at one after the other.
     """
-    lengths = np.array([len(tokens) for tokens in documents], np.int64)
-    numbers = np.repeat(np.arange(len(documents)), lengths)
-    tokens = normalized[np.concatenate(documents)] if len(documents) else np.empty(0, np.int64)
-    kept = tokens >= 0
-    tokens, numbers = tokens[kept], numbers[kept]
-    counts = np.bincount(numbers, minlength=len(documents))
-    shared = _in_shared_runs(tokens, numbers, stored, normalized)
-    copies = _short_copies(tokens, counts, stored, stored_lengths, normalized)
+    digits = mostly_digits("".join(documents))
+    spelled = [letters_of(document, digits=digits) for document in documents]
+    counts = np.array([len(letters) for letters in spelled], np.int64)
+    numbers = np.repeat(np.arange(len(documents)), counts)
+    letters = np.concatenate([np.empty(0, np.uint32), *spelled])
+    runs = _Runs(letters, numbers)
+    short = {n: _content(documents[n], spelled[n]) for n in np.flatnonzero(counts < RUN).tolist()}
+    known: set[bytes] = set()
+    for document in stored:
+        content = letters_of(document, digits=digits)
+        runs.look_for(content)
+        if len(content) < RUN:
+            known.add(_content(document, content))
+    shared = runs.shared()
+    copies = [number for number, content in short.items() if content and content in known]
     shared |= np.isin(numbers, copies)
     shares = np.bincount(numbers, weights=shared, minlength=len(documents)) / np.maximum(counts, 1)
-    whole = np.flatnonzero((shares >= WHOLE) & (counts >= LEAST_TOKENS))
-    total = max(1, len(tokens))
+    whole = (shares >= WHOLE) & (counts >= LEAST_LETTERS)
+    # a document without a letter is as long as its characters
+    weights = np.where(counts > 0, counts, [len(document) for document in documents])
+    silent = [number for number in copies if counts[number] == 0]
+    whole[silent] = True
+    total = max(1, int(weights.sum()))
     return Overlap(
-        share=float(shared.sum() / total),
-        documents=tuple(whole.tolist()),
-        documents_share=float(counts[whole].sum() / total),
+        share=float((shared.sum() + weights[silent].sum()) / total),
+        documents=tuple(np.flatnonzero(whole).tolist()),
+        documents_share=float(weights[whole].sum() / total),
         total=len(documents),
     )
 
 
-def _short_copies(
-    tokens: Ids,
-    counts: Ids,
-    stored: NDArray[np.int32],
-    stored_lengths: Sequence[int],
-    normalized: Ids,
-) -> list[int]:
-    """Documents shorter than a run that are, as a whole, documents of the datastore."""
-    ends = np.cumsum(counts)
-    short = {
-        int(number): tokens[ends[number] - counts[number] : ends[number]].tobytes()
-        for number in np.flatnonzero((counts > 0) & (counts < RUN))
-    }
-    if not short:
-        return []
-    known: set[bytes] = set()
-    stop = 0
-    for length in stored_lengths:
-        start, stop = stop, stop + length
-        if length < _LONGEST_SHORT:
-            words = normalized[stored[start:stop]]
-            known.add(words[words >= 0].tobytes())
-    return [number for number, content in short.items() if content in known]
+def _content(document: str, letters: Letters) -> bytes:
+    """What a short document is compared by: its letters, or all it has where it has none."""
+    if len(letters):
+        return letters.tobytes()
+    return "".join(document.split()).encode("utf-8", "surrogatepass")
 
 
-def _in_shared_runs(
-    tokens: Ids, numbers: Ids, stored: NDArray[np.int32], normalized: Ids
-) -> NDArray[np.bool_]:
-    """Which tokens are inside a run that the datastore holds too; runs do not cross documents."""
-    runs = _run_hashes(tokens)
-    inside = numbers[: len(runs)] == numbers[RUN - 1 :] if len(runs) else np.empty(0, bool)
-    wanted = np.unique(runs[inside])
-    is_stored = np.zeros(len(wanted), bool)
-    for start in range(0, len(stored) if len(wanted) else 0, _BLOCK):
-        # a little more than a block, so that no run is cut; what is dropped makes runs longer
-        block = normalized[stored[start : start + _BLOCK + 4 * RUN]]
-        hashes = _run_hashes(block[block >= 0])
-        nearest = np.minimum(np.searchsorted(wanted, hashes), len(wanted) - 1)
-        is_stored[nearest[wanted[nearest] == hashes]] = True
-    starts = np.flatnonzero(inside)
-    starts = starts[is_stored[np.searchsorted(wanted, runs[starts])]]
-    ends = np.zeros(len(tokens) + 1, np.int64)
-    np.add.at(ends, starts, 1)
-    np.add.at(ends, starts + RUN, -1)
-    return np.cumsum(ends)[:-1] > 0
+class _Runs:
+    """The runs of a text, and which of them were seen elsewhere. Runs do not cross documents."""
+
+    def __init__(self, letters: Letters, numbers: Ids) -> None:
+        self.length, hashes = len(letters), _run_hashes(letters)
+        one_document = numbers[: len(hashes)] == numbers[RUN - 1 :] if len(hashes) else []
+        self.starts = np.flatnonzero(one_document)
+        self.wanted, self.which = np.unique(hashes[self.starts], return_inverse=True)
+        self.seen = np.zeros(len(self.wanted), bool)
+
+    def look_for(self, letters: Letters) -> None:
+        """Mark those that another text has too."""
+        hashes = _run_hashes(letters)
+        if len(hashes) and len(self.wanted):
+            nearest = np.minimum(np.searchsorted(self.wanted, hashes), len(self.wanted) - 1)
+            self.seen[nearest[self.wanted[nearest] == hashes]] = True
+
+    def shared(self) -> NDArray[np.bool_]:
+        """Which letters are inside a run that was seen."""
+        starts = self.starts[self.seen[self.which]]
+        ends = np.zeros(self.length + 1, np.int64)
+        np.add.at(ends, starts, 1)
+        np.add.at(ends, starts + RUN, -1)
+        return np.cumsum(ends)[:-1] > 0
 
 
-def _run_hashes(tokens: Ids) -> NDArray[np.uint64]:
-    """A hash of every run of RUN tokens: Σ m(t_i) b^(i - start), modulo 2^64.
+def _run_hashes(letters: Letters) -> NDArray[np.uint64]:
+    """A hash of every run of RUN letters: Σ m(l_i) b^(i - start), modulo 2^64.
 
     From prefix sums, so that the cost does not depend on RUN; b is odd and has an inverse.
     """
-    if len(tokens) < RUN:
+    if len(letters) < RUN:
         return np.empty(0, np.uint64)
     with np.errstate(over="ignore"):
-        terms = _mixed(tokens) * _powers(_BASE, len(tokens))
+        terms = _mixed(letters) * _powers(_BASE, len(letters))
         sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(terms, dtype=np.uint64)])
-        return (sums[RUN:] - sums[:-RUN]) * _powers(_INVERSE, len(tokens) - RUN + 1)
+        return (sums[RUN:] - sums[:-RUN]) * _powers(_INVERSE, len(letters) - RUN + 1)
 
 
 def _powers(base: int, count: int) -> NDArray[np.uint64]:
@@ -170,9 +150,9 @@ def _powers(base: int, count: int) -> NDArray[np.uint64]:
     return powers
 
 
-def _mixed(tokens: Ids) -> NDArray[np.uint64]:
-    """Numbers whose bits do not show that tokens are small."""
-    mixed = (tokens.astype(np.uint64) + np.uint64(1)) * np.uint64(0xBF58476D1CE4E5B9)
+def _mixed(letters: Letters) -> NDArray[np.uint64]:
+    """Numbers whose bits do not show that letters are small."""
+    mixed = (letters.astype(np.uint64) + np.uint64(1)) * np.uint64(0xBF58476D1CE4E5B9)
     mixed ^= mixed >> np.uint64(31)
     mixed *= np.uint64(0x94D049BB133111EB)
     return mixed ^ (mixed >> np.uint64(29))

@@ -2,6 +2,7 @@ from .att import AttLocation as AttLocation
 from .att import locate_att as locate_att
 from .families import FAMILIES as FAMILIES
 from .families import Family as Family
+from .forward import BATCH_TOKENS as BATCH_TOKENS
 from .forward import TokenWindow as TokenWindow
 from .forward import compute_entries as compute_entries
 from .forward import token_columns as token_columns

@@ -1,4 +1,3 @@
-from .load import PRECISIONS as PRECISIONS
 from .load import LanguageModel as LanguageModel
 from .load import hide_transformers_progress as hide_transformers_progress
 from .load import load_model as load_model

@@ -11,14 +11,14 @@ import torch
 import xxhash
 
 from knnlm.argument_types import check_types
-from knnlm.errors import KnnlmError, UsageError, first_line, unknown
+from knnlm.errors import KnnlmError, UsageError, first_line
 from knnlm.models.adapters import merge_adapter
 from knnlm.models.gguf import converted
 from knnlm.models.location import ModelLocation, locate_model
 from knnlm.models.summed_embeddings import CONFIG_FIELD, load_summed_embeddings, vocabulary_size
+from knnlm.ranges import check_precision
 from knnlm.text import tokenizer_fingerprint, tokenizer_rules
 
-PRECISIONS = ("float32", "bfloat16", "float16", "auto")
 # fields of a configuration that change without changing what the model computes
 _COSMETIC = frozenset(
     {"_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype", "use_cache"}
@@ -101,8 +101,7 @@ def load_model(
         >>> lm.vocab_size, lm.positions    # doctest: +SKIP
         (50257, 1024)
     """
-    if precision not in PRECISIONS:
-        raise unknown("precision", precision, PRECISIONS)
+    check_precision(precision)
     chosen_device = _device(device)
     location = locate_model(source)
     try:

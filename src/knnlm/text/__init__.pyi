@@ -23,6 +23,7 @@ from .tokenizer import CONTEXT_TOKENS_KEPT as CONTEXT_TOKENS_KEPT
 from .tokenizer import END_OF_TEXT as END_OF_TEXT
 from .tokenizer import EncodedDocument as EncodedDocument
 from .tokenizer import decode_continuation as decode_continuation
+from .tokenizer import decode_documents as decode_documents
 from .tokenizer import encode_chat as encode_chat
 from .tokenizer import encode_documents as encode_documents
 from .tokenizer import encode_prompt as encode_prompt

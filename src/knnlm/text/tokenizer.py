@@ -26,6 +26,7 @@ CONTEXT_TOKENS_KEPT = 8
 """How many tokens before a continuation are decoded together with it."""
 
 _BATCH_CHARACTERS = 1 << 20
+_TOKENS_DECODED = 1 << 16
 
 
 class EncodedDocument(NamedTuple):
@@ -148,6 +149,17 @@ def joined_tokens(tokenizer: Any, documents: Iterable[Document]) -> NDArray[np.i
     """Encode documents into one array of token ids, one document after the other, for training."""
     parts = [document.tokens for document in encode_documents(tokenizer, documents)]
     return np.concatenate([np.empty(0, np.int32), *parts])
+
+
+def decode_documents(tokenizer: Any, documents: Iterable[NDArray[np.integer]]) -> Iterator[str]:
+    """The texts of documents given by their tokens, several at once where they are short."""
+    group: list[list[int]] = []
+    for tokens in documents:
+        group.append(tokens.tolist())
+        if sum(map(len, group)) >= _TOKENS_DECODED:
+            yield from tokenizer.backend_tokenizer.decode_batch(group, skip_special_tokens=False)
+            group = []
+    yield from tokenizer.backend_tokenizer.decode_batch(group, skip_special_tokens=False)
 
 
 def encode_prompt(tokenizer: Any, text: str) -> list[int]:
