@@ -100,6 +100,9 @@ def test_chat_templates_work_with_the_tokenizer_as_with_any(
     plain = talker.tokenizer.apply_chat_template(messages, **options)
     assert model.tokenizer.apply_chat_template(messages, **options) == plain
     assert copy.deepcopy(model.tokenizer).apply_chat_template(messages, **options) == plain
+    spelled = [{"role": "user", "content": SPELLED}]
+    ids = model.tokenizer.apply_chat_template(spelled, **options)
+    assert ids == encode_chat(model.tokenizer, SPELLED)
     changed = copy.deepcopy(model.tokenizer)
     changed.chat_template = "{{ messages[0].content }}<|end|>"
     _, end = special_ids(changed)

@@ -103,6 +103,15 @@ def test_a_gguf_file_is_converted_once(
     assert list(cache.iterdir()) == [folder]
 
 
+def test_a_cache_that_cannot_be_written_is_named(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("KNNLM_CACHE", str(tmp_path / "file"))
+    with pytest.raises(KnnlmError, match=r"cannot hold the converted .* set KNNLM_CACHE to"):
+        load_model(tiny)
+
+
 def test_another_precision_or_file_is_converted_for_itself(
     tiny: Path, cache: Path, llama: Path
 ) -> None:

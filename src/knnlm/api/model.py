@@ -146,7 +146,7 @@ class KNNLM:
         """The model's tokenizer, reading texts as stored documents and prompts are read.
 
         They begin with bos where there is one, and what spells a special token in them stays text;
-        in a chat template special tokens are special.
+        in a chat template only those of the template itself are special.
         """
         own = self.store.model.tokenizer
         if self._tokenizer is None or self._tokenizer[0] is not own:

@@ -25,9 +25,9 @@ WHOLE = 0.9
 """A document of which this share is in the datastore is in it."""
 LEAST_LETTERS = 200
 """Shorter documents are not judged one by one."""
-SMALL_SHARE, LARGE_SHARE = 0.01, 0.2
+SMALL_SHARE, LARGE_SHARE = 0.05, 0.2
 """A text is refused if documents that are in the datastore make up the first share of it, or shared
-runs the second."""
+runs the second. Of fewer documents those that are in it are left out."""
 _BASE = 0x9E3779B97F4A7C15
 _INVERSE = pow(_BASE, -1, 1 << 64)
 

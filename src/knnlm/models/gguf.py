@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from knnlm.errors import DamagedError
+from knnlm.errors import DamagedError, KnnlmError
 from knnlm.files import checksum_file, read_json, short_path, write_json, write_lock
 from knnlm.models.location import ModelLocation
 from knnlm.progress import log
@@ -30,6 +30,9 @@ def converted(location: ModelLocation, precision: str) -> ModelLocation:
     Args:
         location: The GGUF file, here or on the hub.
         precision: The type of the weights, or "auto".
+
+    Raises:
+        KnnlmError: The folder for converted files cannot be written.
     """
     import transformers
 
@@ -37,6 +40,7 @@ def converted(location: ModelLocation, precision: str) -> ModelLocation:
     name = f"{checksum_file(file)}-{precision}-{transformers.__version__}"
     folder = cache_folder() / "gguf" / name
     if not _is_whole(folder):
+        _make(folder)
         with write_lock(folder, patience=_PATIENCE):
             if not _is_whole(folder):  # another process may have converted it meanwhile
                 log.info(
@@ -44,6 +48,16 @@ def converted(location: ModelLocation, precision: str) -> ModelLocation:
                 )
                 _convert(file, folder, precision)
     return ModelLocation(str(folder), None)
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise KnnlmError(
+            f"{cache_folder()} cannot hold the converted GGUF file ({error.strerror}): set "
+            "KNNLM_CACHE to a folder that can be written"
+        ) from error
 
 
 def cache_folder() -> Path:

@@ -27,6 +27,7 @@ CONTEXT_TOKENS_KEPT = 8
 
 _BATCH_CHARACTERS = 1 << 20
 _TOKENS_DECODED = 1 << 16
+_CONTROL_TOKENS = "sanitize_control_tokens"  # of messages in a chat template
 
 
 class EncodedDocument(NamedTuple):
@@ -227,7 +228,8 @@ def reading_as_text(tokenizer: Any) -> Any:
     """A tokenizer that reads a text as documents and prompts are read here.
 
     The text begins with bos where there is one, and what spells a special token in it stays text.
-    In a chat template special tokens are special all the same.
+    In a chat template the template's special tokens are special all the same, those that a message
+    spells are not.
 
     Returns:
         A changed copy: `reading_as_text(tokenizer)(text).input_ids` is `encode_prompt(…)`.
@@ -246,6 +248,8 @@ def _with_special_templates(changed: Any, special: Any) -> Any:
     def apply_chat_template(self: Any, *given: Any, **options: Any) -> Any:
         plain = copy.copy(special)
         plain.chat_template = self.chat_template
+        if _CONTROL_TOKENS in inspect.signature(kind.apply_chat_template).parameters:
+            options.setdefault(_CONTROL_TOKENS, True)
         return plain.apply_chat_template(*given, **options)
 
     def reduce(self: Any) -> Any:
@@ -273,7 +277,7 @@ def encode_chat(tokenizer: Any, message: str) -> list[int]:
     _check_unicode(message)
     if not getattr(tokenizer, "chat_template", None):
         raise UsageError("this model has no chat template: leave out `chat`")
-    if "sanitize_control_tokens" not in inspect.signature(tokenizer.apply_chat_template).parameters:
+    if _CONTROL_TOKENS not in inspect.signature(tokenizer.apply_chat_template).parameters:
         raise KnnlmError("this transformers cannot keep special tokens out of messages: update it")
     try:
         ids: list[int] = tokenizer.apply_chat_template(
