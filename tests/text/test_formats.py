@@ -80,6 +80,45 @@ def test_html_gives_what_a_reader_sees(tmp_path: Path) -> None:
     assert "p {}" not in text
 
 
+@pytest.mark.parametrize(
+    ("head", "encoding"),
+    [
+        ("", "utf-8"),
+        ("", "utf-8-sig"),
+        ("", "utf-16"),
+        ("", "latin-1"),
+        ('<meta charset="latin-1">', "latin-1"),
+        ('<META http-equiv="Content-Type" content="text/html; charset=utf-8">', "utf-8"),
+    ],
+)
+def test_html_is_read_in_the_encoding_it_has(tmp_path: Path, head: str, encoding: str) -> None:
+    page = f"<html><head>{head}</head><body>Ein Stück.</body></html>"
+    (tmp_path / "page.html").write_bytes(page.encode(encoding))
+    assert texts(tmp_path) == ["Ein Stück.\n"]
+
+
+def test_html_that_declares_another_encoding_is_believed(tmp_path: Path) -> None:
+    page = '<html><head><meta charset="latin-1"></head><body>Ã¼</body></html>'
+    (tmp_path / "page.html").write_bytes(page.encode("latin-1"))  # ü, were it UTF-8
+    assert texts(tmp_path) == ["Ã¼\n"]
+
+
+def test_an_html_template_is_not_text(tmp_path: Path) -> None:
+    page = "<html><body><p>seen</p><template><p>hidden</p></template>after</body></html>"
+    (tmp_path / "page.html").write_text(page)
+    (text,) = texts(tmp_path)
+    assert text.split() == ["seen", "after"]
+
+
+def test_lone_surrogates_become_replacement_characters(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "a\\ud83d b", "id": "x\\ud83d", "by": "\\ud83d"}')
+    cells = '{"cells": [{"source": "c\\udfff\\ud83d\\ude00"}]}'
+    (tmp_path / "b.ipynb").write_text(cells)
+    rows, notebook = find_files([tmp_path], "train")
+    assert (rows.text, notebook.text) == ("a\ufffd b", "c\ufffd\U0001f600\n")
+    assert (rows.name, rows.meta["by"]) == ("a.jsonl:x\ufffd", "\ufffd")
+
+
 def test_pdf_gives_its_text(tmp_path: Path) -> None:
     (tmp_path / "a.pdf").write_bytes(pdf("The quick brown fox"))
     assert texts(tmp_path) == ["The quick brown fox\n"]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -89,13 +90,45 @@ def test_the_pieces_of_a_huge_file_are_as_large_as_they_may_be(tmp_path: Path) -
 
 
 def test_each_line_of_a_jsonl_file_is_a_document(tmp_path: Path) -> None:
-    rows = [{"text": "a\nb"}, {"text": "c", "name": "third"}, {"text": "", "id": 7}]
+    rows = [
+        {"text": "c", "name": "third", "id": 3},
+        {"text": "d", "id": 0},
+        {"text": "", "id": 7},
+        {"text": "e", "id": "5-b", "name": None},
+    ]
     file = tmp_path / "rows.jsonl"
     file.write_text("\n\n".join(json.dumps(r) for r in rows) + "\n")
     assert read(file) == [
-        Document("rows.jsonl:1", "a\nb"),
-        Document("third", "c"),
+        Document("rows.jsonl:third", "c"),
+        Document("rows.jsonl:0", "d"),
+        Document("rows.jsonl:5-b", "e"),
     ]
+
+
+@pytest.mark.parametrize("given", [None, "", " ", [1], {"a": 1}, True, 1.5])
+def test_a_row_without_a_usable_id_is_named_by_its_content(tmp_path: Path, given: object) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text(json.dumps({"text": "one\ntwo", "id": given}) + "\n")
+    (document,) = read(file)
+    assert re.fullmatch("rows.jsonl:[0-9a-f]{12}", document.name)
+    # neither a row above it nor other line ends change its name
+    rows = [{"text": "first"}, {"text": "one\r\ntwo"}]
+    file.write_text("\n".join(map(json.dumps, rows)))
+    assert read(file)[1] == document
+    assert read(file)[0].name != document.name
+
+
+def test_rows_do_not_change_what_is_known_of_their_file(tmp_path: Path) -> None:
+    row = {"text": "hi", "path": "x", "bytes": -1, "date": "never", "author": "y"}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row))
+    os.utime(tmp_path / "rows.jsonl", (86400, 86400))
+    (document,) = find_files([tmp_path], "train", {"path": "z", "author": "x"})
+    assert document.meta == {
+        "path": "rows.jsonl",
+        "bytes": len(json.dumps(row)),
+        "date": "1970-01-02T00:00:00+00:00",
+        "author": "y",
+    }
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,19 @@
 
 Plain text, Markdown, reStructuredText and source code are read as they are. Notebooks give their
 cells. HTML and PDF go through converters of other projects (the extra `documents`). JSON lines and
-WikiText files hold many documents. Line ends become \\n and a byte-order mark is not text, whatever
-the container.
+WikiText files hold many documents. Line ends become \\n, half of a surrogate pair becomes U+FFFD, and
+a byte-order mark is not text, whatever the container.
 """
 
 import io
 import json
 import logging
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TextIO
+
+import xxhash
 
 from knnlm.errors import KnnlmError, first_line
 from knnlm.text import wikitext
@@ -35,6 +38,11 @@ CONVERTED = HTML | {PDF}
 
 PIECE_CHARACTERS = 1 << 20
 """A longer file comes in pieces, so that memory stays bounded; together they are one document."""
+OWN_FIELDS = ("path", "bytes", "date")
+"""What is known of every file; fields of the same name in a row do not replace it."""
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_DECLARED_ENCODING = re.compile(rb"<meta[^>]*charset\s*=|<\?xml[^>]*encoding\s*=", re.IGNORECASE)
+_HASH_DIGITS = 12
 _INSTALL = "run pip install 'knnlm[documents]'"
 
 
@@ -122,14 +130,31 @@ def _json_lines(
             raise KnnlmError(
                 f'{path} line {number} is not a JSON object with a "text": fix that line'
             ) from error
-        own = str(row.get("name") or row.get("id") or f"{name}:{number}")
-        fields = {key: value for key, value in row.items() if isinstance(value, Meta)}
-        del fields["text"]
-        yield from pieces(own, io.StringIO(_one_line_end(text)), {**meta, **fields})
+        text = _normalized(text)
+        fields = {
+            _valid_unicode(key): _valid_unicode(value) if isinstance(value, str) else value
+            for key, value in row.items()
+            if isinstance(value, Meta) and key not in ("text", *OWN_FIELDS)
+        }
+        yield from pieces(f"{name}:{_row_id(row, text)}", io.StringIO(text), {**meta, **fields})
 
 
-def _one_line_end(text: str) -> str:
-    return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+def _row_id(row: Mapping[str, Any], text: str) -> str:
+    """Its name or id; without one a hash of its text, which rows above it do not change."""
+    for given in (row.get("name"), row.get("id")):
+        if isinstance(given, str | int) and not isinstance(given, bool) and str(given).strip():
+            return _valid_unicode(str(given))
+    return xxhash.xxh3_128_hexdigest(text.encode())[:_HASH_DIGITS]
+
+
+def _normalized(text: str) -> str:
+    """A text with one kind of line end, without a byte-order mark, that can be encoded."""
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    return _valid_unicode(text)
+
+
+def _valid_unicode(text: str) -> str:
+    return _LONE_SURROGATE.sub("\ufffd", text)
 
 
 def _first_bad_byte(path: Path) -> int:
@@ -152,7 +177,7 @@ def _notebook(path: Path) -> str:
         sources = ["".join(cell["source"]) for cell in cells]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise NoText(f"{path} is not a Jupyter notebook: leave it out or fix it") from error
-    return _one_line_end("\n\n".join(source for source in sources if source.strip()) + "\n")
+    return _normalized("\n\n".join(source for source in sources if source.strip()) + "\n")
 
 
 def _html(path: Path) -> str:
@@ -163,13 +188,28 @@ def _html(path: Path) -> str:
     import lxml.html
 
     try:
-        tree = lxml.html.document_fromstring(path.read_bytes())
+        data = path.read_bytes()
+        parser = lxml.html.HTMLParser(encoding="utf-8") if _is_undeclared_utf8(data) else None
+        tree = lxml.html.document_fromstring(data, parser=parser)
+        for template in list(tree.iter("template")):
+            template.drop_tree()
         text: str = inscriptis.Inscriptis(tree).get_text()
     except (lxml.etree.LxmlError, ValueError) as error:
         raise NoText(
             f"{path} cannot be read as HTML ({first_line(error)}): leave it out"
         ) from error
     return _not_empty(text, path)
+
+
+def _is_undeclared_utf8(data: bytes) -> bool:
+    """Whether a page is UTF-8 and does not say which encoding it has, where lxml takes Latin-1."""
+    if _DECLARED_ENCODING.search(data):
+        return False
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _pdf(path: Path) -> str:
@@ -190,7 +230,7 @@ def _pdf(path: Path) -> str:
 def _not_empty(text: str, path: Path) -> str:
     if not text.strip():
         raise NoText(f"{path} has no text in it: give a version with text, or leave it out")
-    return _one_line_end(text.strip() + "\n")
+    return _normalized(text.strip() + "\n")
 
 
 _CONVERTERS: dict[str, Callable[[Path], str]] = {

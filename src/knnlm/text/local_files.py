@@ -72,7 +72,7 @@ class Files:
         before = path.stat()
         date = datetime.fromtimestamp(before.st_mtime, UTC).isoformat(timespec="seconds")
         name = self.name_of(path)
-        meta = {"path": name, "bytes": before.st_size, "date": date, **self.meta}
+        meta = {**self.meta, "path": name, "bytes": before.st_size, "date": date}
         yield from formats.read_documents(path, name, meta)
         after = path.stat()
         if (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
