@@ -40,6 +40,11 @@ log.addHandler(_HANDLER)
 log.setLevel(logging.INFO)
 
 
+def counted(count: int, noun: str) -> str:
+    """A number and what it counts, as in "1 file" and "2,000 files"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def log_result(message: str) -> None:
     """Log what a step came to; the command line, which prints results itself, leaves it out."""
     log.info(message, extra={"is_result": True})

@@ -1,11 +1,12 @@
 """Files as people have them: the same text, whatever its container."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
-from knnlm.errors import KnnlmError
+from knnlm.errors import KnnlmError, UsageError
 from knnlm.text import formats
 from knnlm.text.documents import Document
 from knnlm.text.local_files import find_files
@@ -130,6 +131,7 @@ def test_pdf_gives_its_text(tmp_path: Path) -> None:
         ("scan.pdf", pdf(""), "scan.pdf has no text in it: give a version with text, or leave"),
         ("bad.pdf", b"%PDF-1.4\nnothing", r"bad.pdf cannot be read as PDF \(.*\): leave it out"),
         ("empty.html", b"<html><body></body></html>", "empty.html has no text in it"),
+        ("empty.ipynb", b'{"cells": [{"source": " "}]}', "empty.ipynb has no text in it"),
         ("bad.ipynb", b"{}", "bad.ipynb is not a Jupyter notebook"),
         ("bad2.ipynb", b"[" * 100_000, "bad2.ipynb is not a Jupyter notebook"),
         ("latin.md", b"caf\xe9", r"latin.md is not UTF-8 text \(byte 3\)"),
@@ -147,20 +149,60 @@ def test_a_file_without_text_is_an_error_if_named_and_skipped_in_a_folder(
     with pytest.raises(KnnlmError, match=sentence):
         texts(tmp_path / name)
     assert texts(tmp_path) == ["text\n"]
-    assert (
-        "skipped" in caplog.text or "note: files without text that could be read: 1 " in caplog.text
-    )
+    assert "skipped" in caplog.text or "note: skipped 1 " in caplog.text
 
 
 @pytest.mark.parametrize("suffix", [".pdf", ".html"])
 def test_a_missing_converter_says_what_to_install(
     tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "pypdf", None)
-    monkeypatch.setitem(__import__("sys").modules, "inscriptis", None)
+    monkeypatch.setitem(sys.modules, "pypdf", None)
+    monkeypatch.setitem(sys.modules, "inscriptis", None)
     (tmp_path / f"a{suffix}").write_bytes(b"x")
     with pytest.raises(KnnlmError, match=r"needs .*: run pip install 'knnlm\[documents\]'"):
         texts(tmp_path / f"a{suffix}")
+
+
+def skipped(path: Path, caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The notes of reading a folder twice."""
+    caplog.clear()
+    files = find_files([path], "train")
+    assert [d.text for d in files] == [d.text for d in files] == ["text\n"]
+    return [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+
+
+def test_reasons_for_skipping_read_differently_and_come_with_a_remedy(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "good.txt").write_text("text\n")
+    for number in range(2):
+        (tmp_path / f"scan{number}.pdf").write_bytes(pdf(""))
+    assert skipped(tmp_path, caplog) == [
+        "note: skipped 2 .pdf without text: give versions with text, or leave them out"
+    ]
+    (tmp_path / "empty.html").write_text("<html><body></body></html>")
+    for number in range(3):
+        (tmp_path / f"bad{number}.pdf").write_bytes(b"%PDF-1.4\nnothing")
+    assert skipped(tmp_path, caplog) == [
+        "note: skipped 3 damaged .pdf, 2 .pdf without text, 1 .html without text: "
+        "fix them, or leave them out"
+    ]
+    monkeypatch.setitem(sys.modules, "inscriptis", None)
+    assert skipped(tmp_path, caplog) == [
+        "note: skipped 1 .html whose converter is missing, 3 damaged .pdf, 2 .pdf without text: "
+        "run pip install 'knnlm[documents]'"
+    ]
+
+
+def test_a_folder_in_which_nothing_can_be_read_is_refused_with_the_cause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "scan.pdf").write_bytes(pdf(""))
+    with pytest.raises(UsageError, match=r"\(skipped: 1 .pdf without text\): give versions with"):
+        texts(tmp_path)
+    monkeypatch.setitem(sys.modules, "pypdf", None)
+    with pytest.raises(UsageError, match=r"1 .pdf whose converter is missing\): run pip install"):
+        texts(tmp_path)
 
 
 def test_pieces_of_a_long_file_are_encoded_as_one_document(

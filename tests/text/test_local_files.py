@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -228,7 +229,62 @@ def test_documents_are_named_by_their_path_below_the_folder(tmp_path: Path) -> N
     alone = [d.name for d in read(tmp_path / "docs/README.md", tmp_path / "docs/api/x.PY")]
     assert alone == ["README.md", "x.PY"]
     alike = [d.name for d in read(tmp_path / "docs/README.md", tmp_path / "more/README.md")]
-    assert alike == ["docs/README.md", "more/README.md"]
+    assert alike == ["README.md", "more/README.md"]
+
+
+def test_names_depend_on_the_paths_given_and_a_later_path_changes_no_other(tmp_path: Path) -> None:
+    for name in ("a/x.md", "a/deep/y.md", "b/x.md", "c/b/x.md"):
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / name).write_text(f"{name}\n")
+
+    def names(*paths: str) -> list[str]:
+        return [d.name for d in read(*(tmp_path / path for path in paths))]
+
+    assert names("a/x.md", "a/deep/y.md") == ["x.md", "y.md"]
+    assert names("a/x.md", "a/deep/y.md", "b/x.md") == ["x.md", "y.md", "b/x.md"]
+    assert names("a/x.md", "b/x.md", "c/b/x.md") == ["x.md", "b/x.md", "c/b/x.md"]
+    assert names("a", "b") == ["a/deep/y.md", "a/x.md", "b/x.md"]
+    assert names("a", "b", "c/b") == ["a/deep/y.md", "a/x.md", "b/x.md", "c/b/x.md"]
+    assert names("a/deep", "b/x.md") == ["deep/y.md", "x.md"]
+    assert names("b", "b", "a/../b") == names("b") == ["x.md"]
+    (tmp_path / "a" / "z.md").write_text("new\n")  # nor do files that are found
+    assert names("a", "b") == ["a/deep/y.md", "a/x.md", "a/z.md", "b/x.md"]
+
+
+def test_the_working_folder_among_several_paths_has_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.md").write_text(f"{name}\n")
+    monkeypatch.chdir(tmp_path / "here")
+    assert [d.name for d in read(Path("."), Path("../there"))] == ["here/a.md", "there/a.md"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
+def test_a_file_name_that_is_not_utf8_is_spelled_out(tmp_path: Path) -> None:
+    for byte in (0xE8, 0xE9):
+        (tmp_path / os.fsdecode(b"caf%c.txt" % byte)).write_text("text\n")
+    names = [d.name for d in read(tmp_path)]
+    assert names == ["caf\\udce8.txt", "caf\\udce9.txt"]
+    "".join(names).encode()
+    assert [d.name for d in read(tmp_path / os.fsdecode(b"caf\xe9.txt"))] == names[1:]
+
+
+def test_links_that_are_not_followed_are_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "docs"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "a.md").write_text("text\n")
+    (folder / "linked").symlink_to(folder / "sub", target_is_directory=True)
+    (folder / "gone.md").symlink_to(folder / "nowhere.md")
+    (folder / "gone2.md").symlink_to(folder / "nowhere.md")
+    (folder / "b.md").symlink_to(folder / "a.md")  # the same file, and read once
+    caplog.set_level("INFO", logger="knnlm")
+    assert [d.name for d in read(folder)] == ["a.md"]
+    assert f"{folder}: 2 files, and 2 dangling links, 1 linked folder skipped" in caplog.text
+    assert "note: 2 names mean 1 file; each is read once" in caplog.text
 
 
 def test_what_a_folder_skips_is_said_in_one_line_and_listed_on_request(
@@ -244,7 +300,7 @@ def test_what_a_folder_skips_is_said_in_one_line_and_listed_on_request(
         assert [d.name for d in read(tmp_path)] == ["a.md"]
     (line,) = [r.getMessage() for r in caplog.records if r.levelname == "INFO"]
     assert line == (
-        f"{tmp_path}: 1 files, and 2 .png, 2 not UTF-8, 1 .zip, 1 without a suffix, 1 empty skipped"
+        f"{tmp_path}: 1 file, and 2 .png, 2 not UTF-8, 1 .zip, 1 without a suffix, 1 empty skipped"
     )
     listed = [r.getMessage() for r in caplog.records if r.levelname == "DEBUG"]
     assert len(listed) == 7

@@ -6,6 +6,7 @@ WikiText files hold many documents. Line ends become \\n, half of a surrogate pa
 a byte-order mark is not text, whatever the container.
 """
 
+import importlib.util
 import io
 import json
 import logging
@@ -47,7 +48,33 @@ _INSTALL = "run pip install 'knnlm[documents]'"
 
 
 class NoText(KnnlmError):
-    """A file has no text in it, or none that can be read."""
+    """A file has no text in it, or none that can be read.
+
+    Attributes:
+        reason: Which files these are, after their number, as in "2 .pdf without text".
+        remedy: What to do about all of them.
+    """
+
+    remedy = "give versions with text, or leave them out"
+    _reason = "{} without text"
+
+    def __init__(self, message: str, path: Path) -> None:
+        super().__init__(message)
+        self.reason = self._reason.format(suffix_of(path))
+
+
+class Damaged(NoText):
+    """A file is not what its suffix says."""
+
+    remedy = "fix them, or leave them out"
+    _reason = "damaged {}"
+
+
+class NoConverter(NoText):
+    """What converts this kind of file is not installed."""
+
+    remedy = _INSTALL
+    _reason = "{} whose converter is missing"
 
 
 def suffix_of(path: Path) -> str:
@@ -58,6 +85,12 @@ def suffix_of(path: Path) -> str:
 def is_read(path: Path) -> bool:
     """Whether a folder's file is read."""
     return suffix_of(path) in SUFFIXES
+
+
+def needs_missing_converter(path: Path) -> bool:
+    """Whether a file is one that only an extra can read, which is not installed."""
+    package = "pypdf" if suffix_of(path) == PDF else "inscriptis"
+    return suffix_of(path) in CONVERTED and importlib.util.find_spec(package) is None
 
 
 def holds_many(path: Path) -> bool:
@@ -92,9 +125,10 @@ def read_documents(path: Path, name: str, meta: Mapping[str, Any]) -> Iterator[D
             else:
                 yield from pieces(name, lines, meta)
     except UnicodeDecodeError as error:
-        raise NoText(
+        raise Damaged(
             f"{path} is not UTF-8 text (byte {_first_bad_byte(path)}): convert it, for example "
-            "with iconv"
+            "with iconv",
+            path,
         ) from error
 
 
@@ -176,15 +210,15 @@ def _notebook(path: Path) -> str:
         cells = json.loads(path.read_bytes().decode("utf-8-sig"))["cells"]
         sources = ["".join(cell["source"]) for cell in cells]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise NoText(f"{path} is not a Jupyter notebook: leave it out or fix it") from error
-    return _normalized("\n\n".join(source for source in sources if source.strip()) + "\n")
+        raise Damaged(f"{path} is not a Jupyter notebook: leave it out or fix it", path) from error
+    return _not_empty("\n\n".join(source for source in sources if source.strip()) + "\n", path)
 
 
 def _html(path: Path) -> str:
     try:
         import inscriptis
     except ImportError as error:
-        raise NoText(f"reading {path} needs inscriptis: {_INSTALL}") from error
+        raise NoConverter(f"reading {path} needs inscriptis: {_INSTALL}", path) from error
     import lxml.html
 
     try:
@@ -195,10 +229,10 @@ def _html(path: Path) -> str:
             template.drop_tree()
         text: str = inscriptis.Inscriptis(tree).get_text()
     except (lxml.etree.LxmlError, ValueError) as error:
-        raise NoText(
-            f"{path} cannot be read as HTML ({first_line(error)}): leave it out"
+        raise Damaged(
+            f"{path} cannot be read as HTML ({first_line(error)}): leave it out", path
         ) from error
-    return _not_empty(text, path)
+    return _not_empty(text.strip() + "\n", path)
 
 
 def _is_undeclared_utf8(data: bytes) -> bool:
@@ -216,21 +250,23 @@ def _pdf(path: Path) -> str:
     try:
         import pypdf
     except ImportError as error:
-        raise NoText(f"reading {path} needs pypdf: {_INSTALL}") from error
+        raise NoConverter(f"reading {path} needs pypdf: {_INSTALL}", path) from error
     # it reports every oddity of a file as a warning; what matters becomes our sentence
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)
     try:
         reader = pypdf.PdfReader(path)
         pages = [page.extract_text() for page in reader.pages]
     except Exception as error:  # pypdf raises many kinds on damaged files
-        raise NoText(f"{path} cannot be read as PDF ({first_line(error)}): leave it out") from error
-    return _not_empty("\n\n".join(pages), path)
+        raise Damaged(
+            f"{path} cannot be read as PDF ({first_line(error)}): leave it out", path
+        ) from error
+    return _not_empty("\n\n".join(pages).strip() + "\n", path)
 
 
 def _not_empty(text: str, path: Path) -> str:
     if not text.strip():
-        raise NoText(f"{path} has no text in it: give a version with text, or leave it out")
-    return _normalized(text.strip() + "\n")
+        raise NoText(f"{path} has no text in it: give a version with text, or leave it out", path)
+    return _normalized(text)
 
 
 _CONVERTERS: dict[str, Callable[[Path], str]] = {

@@ -1,12 +1,16 @@
 """Local files and folders as a source of documents.
 
-A document is named by its path below the folder that was given, so that two README.md differ. What
-a folder holds beside text is skipped and counted; what is named itself and cannot be read is an
-error.
+A document of a folder is named by its path below the folder, so that two README.md differ; a file
+that is named itself, by its file name. Of several paths each gives its own name, and what is below
+a folder has that in front: `docs/guide/install.md`. Of two paths that are called alike the later
+one gets the names of folders above it in front. So names depend on the paths that are given, not
+on what else is in them, and a path that is added at the end changes no other name.
+
+What a folder holds beside text is skipped and counted; what is named itself and cannot be read is
+an error.
 """
 
 import os
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -15,9 +19,10 @@ from typing import Any
 
 from knnlm.errors import KnnlmError, UsageError
 from knnlm.files import checksum_file
-from knnlm.progress import log
+from knnlm.progress import counted, log
 from knnlm.text import formats, wikitext
 from knnlm.text.documents import Document, Split
+from knnlm.text.skipped import files_of_folder, without_text
 
 
 @dataclass(frozen=True)
@@ -26,17 +31,17 @@ class Files:
 
     Attributes:
         paths: The files.
-        root: The folder below which documents are named; without it, by the names of the files.
+        names: What their documents are called, where it is not the file name.
         from_folder: Whether the files were found in a folder: one without text is then skipped.
         meta: What is known of all of them, besides path, size and date.
     """
 
     paths: tuple[Path, ...]
-    root: Path | None = None
+    names: Mapping[Path, str] = field(default_factory=dict, hash=False)
     from_folder: bool = False
     meta: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    notes_given: set[str] = field(default_factory=set, compare=False, repr=False)
-    """So that a text that is read more than once does not repeat them."""
+    noted: set[Path] = field(default_factory=set, compare=False, repr=False)
+    """Files whose skipping was said: a text that is read more than once does not repeat it."""
 
     def describe(self) -> dict[str, Any]:
         """Names, sizes and checksums of the files; folders may move."""
@@ -48,19 +53,30 @@ class Files:
         return {**described, "meta": dict(self.meta)} if self.meta else described
 
     def __iter__(self) -> Iterator[Document]:
-        skipped: Counter[str] = Counter()
+        empty = True
+        unread: dict[Path, formats.NoText] = {}
         for path in self.paths:
             try:
-                yield from self.read(path)
+                for document in self.read(path):
+                    empty = False
+                    yield document
             except formats.NoText as error:
                 if not self.from_folder:
                     raise
+                unread[path] = error
+        if empty and unread:
+            raise nothing_read(unread)
+        self.say_skipped(unread)
+
+    def say_skipped(self, unread: Mapping[Path, formats.NoText]) -> None:
+        """Say in one line which files could not be read, without those of earlier lines."""
+        new = {path: error for path, error in unread.items() if path not in self.noted}
+        if new:
+            self.noted.update(new)
+            for error in new.values():
                 log.debug(f"skipped: {error}")
-                skipped[formats.suffix_of(path)] += 1
-        note = f"note: files without text that could be read: {_counted(skipped)}"
-        if skipped and note not in self.notes_given:
-            self.notes_given.add(note)
-            log.warning(note)
+            listed, remedy = without_text(new.values())
+            log.warning(f"note: skipped {listed}: {remedy}")
 
     def read(self, path: Path) -> Iterator[Document]:
         """The documents of one of the files.
@@ -82,10 +98,15 @@ class Files:
             )
 
     def name_of(self, path: Path) -> str:
-        """What the document of a file is called."""
-        if self.root is None:
-            return path.name
-        return Path(os.path.relpath(path, self.root)).as_posix()
+        """What the document of a file is called; bytes that are not UTF-8 are spelled out."""
+        name = self.names.get(path, path.name)
+        return name.encode(errors="backslashreplace").decode()
+
+
+def nothing_read(unread: Mapping[Path, formats.NoText]) -> UsageError:
+    """The error for files of which none could be read."""
+    listed, remedy = without_text(unread.values())
+    return UsageError(f"nothing in the text could be read (skipped: {listed}): {remedy}")
 
 
 def find_files(
@@ -96,7 +117,7 @@ def find_files(
     Args:
         paths: Files and folders. A WikiText folder means the file of `split`; any other folder,
             all files in it and below it that can be read (formats.py), in name order, but no
-            hidden ones.
+            hidden ones. Links to folders are not followed.
         split: Which file of a WikiText folder to read.
         meta: What is known of all documents.
 
@@ -104,20 +125,28 @@ def find_files(
         UsageError: A path does not exist, or a folder holds no text.
     """
     check_paths(paths)
+    labels = _labels([Path(path) for path in paths])
+    names: dict[Path, str] = {}
     files: list[Path] = []
     folders = 0
     for path in map(Path, paths):
         if path.is_file():
-            files.append(path)
+            below = [path]
         else:
             wiki = wikitext.wikitext_file(path, split)
-            files.extend(_files_of_folder(path) if wiki is None else [wiki])
+            below = files_of_folder(path) if wiki is None else [wiki]
             folders += wiki is None
+        files += below
+        for file in below:
+            name = (labels[path.resolve()] / file.relative_to(path)).as_posix()
+            names.setdefault(file, name)
     different = {file.resolve(): file for file in reversed(files)}  # the first name of each stays
     if len(different) < len(files):
-        log.warning(f"note: {len(files):,} names mean {len(different):,} files; each is read once")
+        named, meant = counted(len(files), "name"), counted(len(different), "file")
+        log.warning(f"note: {named} mean {meant}; each is read once")
     unique = tuple(file for file in files if different.pop(file.resolve(), None))
-    return Files(unique, _root(paths, unique), from_folder=folders > 0, meta=dict(meta or {}))
+    names = {file: names[file] for file in unique if names[file] != file.name}
+    return Files(unique, names, from_folder=folders > 0, meta=dict(meta or {}))
 
 
 def check_paths(paths: Sequence[str | Path]) -> None:
@@ -127,66 +156,16 @@ def check_paths(paths: Sequence[str | Path]) -> None:
             raise UsageError(f"there is no file or folder {path}: check the path of the text")
 
 
-def _root(paths: Sequence[str | Path], files: Sequence[Path]) -> Path | None:
-    """The folder that names are below: the one given, or what several paths have in common."""
-    if len(paths) == 1:
-        return Path(paths[0]) if Path(paths[0]).is_dir() else None
-    different_names = len({file.name for file in files}) == len(files)
-    if different_names and not any(Path(path).is_dir() for path in paths):
-        return None
-    return Path(os.path.commonpath([file.absolute().parent for file in files]))
-
-
-def _files_of_folder(folder: Path) -> list[Path]:
-    """The text files of a folder; what is skipped is said in one line."""
-    files: list[Path] = []
-    skipped: Counter[str] = Counter()
-    for path in sorted(folder.rglob("*")):
-        hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-        if hidden or not path.is_file():
-            continue
-        reason = _why_skipped(path)
-        if reason is None:
-            files.append(path)
-        else:
-            log.debug(f"skipped: {path} ({reason})")
-            skipped[reason] += 1
-    if not files:
-        raise UsageError(
-            f"{folder} holds no text{f' (skipped: {_counted(skipped)})' if skipped else ''}: give "
-            "another folder, or name files"
-        )
-    if skipped:
-        log.info(f"{folder}: {len(files):,} files, and {_counted(skipped)} skipped")
-    return files
-
-
-def _why_skipped(path: Path) -> str | None:
-    """Why a folder's file is not read; None if it is."""
-    if not formats.is_read(path):
-        return path.suffix.lower() or "without a suffix"
-    try:
-        if path.stat().st_size == 0:
-            return "empty"
-        if formats.suffix_of(path) in formats.CONVERTED:
-            return None
-        return None if _is_text(path) else "not UTF-8"
-    except OSError:
-        return "not readable"
-
-
-def _is_text(path: Path) -> bool:
-    """Whether all of a file is UTF-8 without NUL bytes."""
-    try:
-        with path.open(encoding="utf-8") as file:
-            while block := file.read(1 << 20):
-                if "\0" in block:
-                    return False
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _counted(reasons: Counter[str]) -> str:
-    """2 .png, 1 empty"""
-    return ", ".join(f"{count:,} {reason}" for reason, count in reasons.most_common())
+def _labels(paths: Sequence[Path]) -> dict[Path, Path]:
+    """What names below each path begin with, by the resolved path: its own name, after those of as
+    many folders above it as tell it from earlier ones; nothing for a folder that is alone."""
+    given = {path.resolve(): Path(os.path.abspath(path)) for path in reversed(paths)}
+    order = dict.fromkeys(path.resolve() for path in paths)
+    if len(order) == 1 and paths[0].is_dir():
+        return {path: Path() for path in order}
+    labels: dict[Path, Path] = {}
+    for resolved in order:
+        parts = given[resolved].parts[1:]
+        ends = (Path(*parts[len(parts) - depth :]) for depth in range(1, len(parts) + 1))
+        labels[resolved] = next((end for end in ends if end not in labels.values()), Path(*parts))
+    return labels
