@@ -21,7 +21,7 @@ from knnlm.files import short_path
 from knnlm.models import LanguageModel, load_model
 from knnlm.search import Index, Neighbors, build_index, list_indexes, open_search
 from knnlm.similarity import checked_metric
-from knnlm.text import Split, Text, open_text, text_as_json
+from knnlm.text import Split, Text, open_for_datastore, text_as_json
 from knnlm.training import Distilled, combine, distill
 
 
@@ -92,7 +92,7 @@ class Datastore:
         Example:
             >>> store = Datastore.build("gpt2", "docs/", "store", keys="att")    # doctest: +SKIP
         """
-        source = open_text(text, "train")
+        source = open_for_datastore(text)
         if not isinstance(model, LanguageModel):
             model = load_model(model, device=device, precision=precision, adapter=adapter)
         entries = build_entries(

@@ -4,12 +4,15 @@ from .documents import Source as Source
 from .documents import Split as Split
 from .documents import count_words as count_words
 from .documents import group_by_size as group_by_size
+from .folder import EmptySplit as EmptySplit
 from .folder import Folder as Folder
+from .folder import FolderSplit as FolderSplit
 from .hub import HubDataset as HubDataset
 from .hub import HubSplit as HubSplit
 from .local_files import Files as Files
 from .local_files import check_paths as check_paths
 from .naming import Text as Text
+from .naming import open_for_datastore as open_for_datastore
 from .naming import open_text as open_text
 from .naming import text_as_json as text_as_json
 from .naming import text_from_json as text_from_json

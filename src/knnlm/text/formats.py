@@ -87,6 +87,11 @@ def is_read(path: Path) -> bool:
     return suffix_of(path) in SUFFIXES
 
 
+def is_converted(path: Path) -> bool:
+    """Whether a file must be converted before anyone knows whether it has text."""
+    return suffix_of(path) in _CONVERTERS
+
+
 def needs_missing_converter(path: Path) -> bool:
     """Whether a file is one that only an extra can read, which is not installed."""
     package = "pypdf" if suffix_of(path) == PDF else "inscriptis"

@@ -11,7 +11,7 @@ from typing import Any
 
 from knnlm.errors import UsageError, unknown
 from knnlm.text.documents import SPLITS, Source, Split
-from knnlm.text.folder import Folder
+from knnlm.text.folder import Folder, FolderSplit
 from knnlm.text.hub import HubDataset
 from knnlm.text.local_files import find_files
 from knnlm.text.python_docs import PythonDocs
@@ -31,7 +31,7 @@ def text_as_json(text: Text) -> dict[str, Any] | None:
         return {"kind": "embedded"}
     if isinstance(text, HubDataset):
         return {"kind": "dataset", "name": text.name, "column": text.column}
-    if isinstance(text, Folder):
+    if isinstance(text, Folder) and text.split is not None:
         paths = [text.path] if isinstance(text.path, str | Path) else text.path
         return {
             "kind": "folder",
@@ -70,7 +70,7 @@ def open_text(text: Text, split: Split) -> Source:
         text: One of
 
             - a path, or several: files, and folders of text files;
-            - `Folder(PATH, split=(90, 5, 5))`, divided into three by the names of documents;
+            - `Folder(PATH, split=(90, 5, 5))`, divided in three by the names of its documents;
             - `HubDataset("NAME")` or `HubDataset("NAME:CONFIG", column="text")`;
             - `PythonDocs()`, the documentation of this Python;
             - a source of documents, which is returned as it is.
@@ -106,3 +106,17 @@ def open_text(text: Text, split: Split) -> Source:
         f"text is {type(text).__name__}, which names no text: give a path, several paths, "
         "Folder(PATH), HubDataset(NAME) or PythonDocs()"
     )
+
+
+def open_for_datastore(text: Text) -> Source:
+    """Open the part of a text that a datastore is built from.
+
+    Of a folder that is divided it is said how many documents each part has.
+
+    Raises:
+        UsageError: As `open_text`; or no document is left for the datastore.
+    """
+    source = open_text(text, "train")
+    if isinstance(source, FolderSplit):
+        source.say_parts()
+    return source
