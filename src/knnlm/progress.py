@@ -66,6 +66,17 @@ def messages_on_stderr(rewrite: Callable[[str], str] | None = None) -> Iterator[
         log.setLevel(level)
 
 
+@contextlib.contextmanager
+def no_messages() -> Iterator[None]:
+    """Say nothing for a while: for work that is done twice."""
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
+
+
 class ProgressBar:
     """Counts units of one piece of work: a bar on a terminal, a line now and then in a log.
 

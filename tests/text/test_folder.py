@@ -149,7 +149,9 @@ def test_a_file_name_that_is_not_utf8_is_in_a_split(tmp_path: Path) -> None:
     assert split_of("lone \ud83d", (100, 0, 0)) == "train"
 
 
-@pytest.mark.parametrize("split", [(90, 10), (90, 5, 6), (110, -5, -5), (), (float("nan"), 5, 5), (float("inf"), 0, -1)])
+@pytest.mark.parametrize(
+    "split", [(90, 10), (90, 5, 6), (110, -5, -5), (), (float("nan"), 5, 5), (float("inf"), 0, -1)]
+)
 def test_percents_that_divide_nothing_are_refused(split: Any) -> None:
     with pytest.raises(UsageError, match="does not divide a text in three: give the percents"):
         Folder("docs", split=split)

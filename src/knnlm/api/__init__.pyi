@@ -1,4 +1,5 @@
 from .datastore import Datastore as Datastore
+from .evaluation_texts import has_own_text as has_own_text
 from .explain import explain_passage as explain_passage
 from .inventory import DatastoreInfo as DatastoreInfo
 from .inventory import VerifyResult as VerifyResult

@@ -1,5 +1,11 @@
-"""Evaluation texts of a datastore: what its model reads in one, kept in the datastore's cache."""
+"""Evaluation texts of a datastore: what its model reads in one, kept in the datastore's cache.
 
+Without a name it is another split of the text that the datastore was built from. If that is a
+folder that was divided, and has moved, its new path names it: the folder is recognized by its files
+and divided as before.
+"""
+
+import dataclasses
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,8 +20,18 @@ from knnlm.evaluation import choose_settings, load_settings
 from knnlm.files import fingerprint, read_json
 from knnlm.hidden_states import StateReader
 from knnlm.models import LanguageModel
-from knnlm.progress import log
-from knnlm.text import Source, Split, Text, encode_prompt, open_text, text_from_json
+from knnlm.progress import log, no_messages
+from knnlm.text import (
+    EmptySplit,
+    Files,
+    FolderSplit,
+    Source,
+    Split,
+    Text,
+    encode_prompt,
+    open_text,
+    text_from_json,
+)
 
 CACHE = "cache/states"
 
@@ -33,7 +49,9 @@ def read_text(
 
     Args:
         entries: The datastore.
-        text: The text; None is the datastore's own, if that has splits.
+        text: The text; None is the datastore's own, if that has splits. The folder that the
+            datastore was built from is divided as before, wherever it is now, unless it may
+            overlap.
         split: Which part of it.
         lm: The model.
         allow_overlap: Whether it may be in the datastore, where it retrieves itself.
@@ -41,9 +59,20 @@ def read_text(
             costs little; later it takes another pass over the logits.
     """
     source = open_text(own_text(entries) if text is None else text, split)
-    if not allow_overlap:
-        source = without_overlap(entries, source, lm, own_split=text is None)
-    return _read_queries(entries, source, lm, softmax_temperature)
+    own = text is None
+    if not allow_overlap and (part := _part_of_own(entries, source, split)) is not None:
+        log.info(
+            f"this is the folder that the datastore was built from: its '{split}' part is read, "
+            "divided as before"
+        )
+        source, own = part, True
+    try:
+        if not allow_overlap:
+            source = without_overlap(entries, source, lm, own_split=own)
+        return _read_queries(entries, source, lm, softmax_temperature)
+    except EmptySplit as error:
+        advice = "build again with a larger share for it, or give another text with `text`"
+        raise EmptySplit(error.split, error.percents, advice) from error
 
 
 def _read_queries(
@@ -94,15 +123,60 @@ def own_text(entries: Entries) -> Text:
     """The text that a datastore was built from, if it has splits.
 
     Raises:
-        UsageError: If it has none.
+        UsageError: It has none, or it is no longer where it was.
     """
-    name = entries.table.manifest["summary"].get("text")
-    if name is None:
+    name = _own_name(entries)
+    if not name:
         raise UsageError(
             f"{entries.path} was built from a text without splits: give another text with `text`, "
             "or build it from a folder with `split`"
         )
+    paths = name.get("paths", [name["path"]] if "path" in name else [])
+    for path in paths:
+        if not Path(path).exists():
+            raise UsageError(
+                f"the text of {entries.path} is no longer at {path}: give its new path with `text`"
+            )
     return text_from_json(name)
+
+
+def has_own_text(entries: Entries, split: Split, text: Text | None = None) -> bool:
+    """Whether the text that a datastore was built from is there and has documents in a split.
+
+    Args:
+        entries: The datastore.
+        split: Which part; only that of a folder is looked into.
+        text: Where the text may be now, instead of where it was.
+    """
+    try:
+        with no_messages():
+            source = open_text(own_text(entries) if text is None else text, split)
+            part = source if text is None else _part_of_own(entries, source, split)
+            return any(True for _ in part) if isinstance(part, FolderSplit) else part is not None
+    except KnnlmError:
+        return False
+
+
+def _part_of_own(entries: Entries, source: Source, split: Split) -> FolderSplit | None:
+    """A part of the folder that a datastore was built from, divided as it was then; None if the
+    files are not those of a divided folder: more than half of them, by name and checksum."""
+    name = _own_name(entries)
+    if name.get("kind") != "folder" or not isinstance(source, Files):
+        return None
+    built, here = (
+        {(file["name"], file["xxh3"]) for file in described.get("files", [])}
+        for described in (entries.meta["text"], source.describe())
+    )
+    if 2 * len(built & here) <= len(built):
+        return None
+    train, valid, test = name["split"]
+    files = dataclasses.replace(source, meta=name["meta"])
+    return FolderSplit(files, (train, valid, test), split)
+
+
+def _own_name(entries: Entries) -> dict[str, Any]:
+    """How a text with splits was named when the datastore was built; empty for others."""
+    return dict(entries.table.manifest["summary"].get("text") or {})
 
 
 def read_states(entries: Entries, lm: LanguageModel, text: str, key: str) -> NDArray[Any]:

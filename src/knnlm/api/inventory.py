@@ -8,6 +8,7 @@ from knnlm.components import describe_component, list_components, verify_compone
 from knnlm.datastore import Entries, open_table, verify_table
 from knnlm.evaluation import TunedSettings, load_settings
 from knnlm.files import read_json, short_path
+from knnlm.progress import counted
 from knnlm.search import index_file, list_indexes
 
 
@@ -74,8 +75,8 @@ class DatastoreInfo:
     @property
     def _size(self) -> str:
         return (
-            f"{self.entries:,} entries from {self.documents:,} documents, "
-            f"{self.bytes / 1e6:,.1f} MB, {self.parts} parts"
+            f"{self.entries:,} entries from {counted(self.documents, 'document')}, "
+            f"{self.bytes / 1e6:,.1f} MB, {counted(self.parts, 'part')}"
         )
 
     def _facts(self) -> list[tuple[str, str]]:

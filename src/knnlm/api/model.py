@@ -169,7 +169,8 @@ class KNNLM:
 
         Args:
             text: The validation text; a text with splits gives its validation split. By default
-                the text that the datastore was built from.
+                the text that the datastore was built from; a divided folder that has moved is
+                recognized and divided as before.
             k: How many neighbors vote; the best of several, if several are given.
             taus: A grid of τ instead of a search.
             allow_overlap: Whether the text may be in the datastore.
@@ -211,7 +212,8 @@ class KNNLM:
 
         Args:
             text: The text to report on; it must not be in the datastore. By default the one that
-                the datastore was built from.
+                the datastore was built from; a divided folder that has moved is recognized and
+                divided as before.
             split: Which part of a text that has splits: "train", "valid" or "test".
             allow_overlap: Whether the text may be in the datastore.
 

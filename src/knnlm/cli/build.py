@@ -10,6 +10,7 @@ from knnlm.cli.groups import TextOptions
 from knnlm.cli.options import Device, Json, numbers, show
 from knnlm.errors import UsageError
 from knnlm.files import short_path
+from knnlm.progress import counted
 from knnlm.ranges import check_dtype, check_precision
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def build(
         typer.Option(
             "--split",
             help="Percents of the documents for datastore, validation and test, as in 90,5,5. "
-            "tune and eval then need no text.",
+            "tune and eval then need no text; if the folder has moved, --text with its new path.",
         ),
     ] = None,
     meta: Annotated[
@@ -124,7 +125,7 @@ def _check_options(
 
 
 def _divided(text: TextOptions, split: str | None, meta: list[str] | None) -> "Text":
-    """The text that is named, as a folder in three parts where --split or --meta is given."""
+    """The text that is named; a folder where --split divides it or --meta says more of it."""
     from knnlm.text import Folder
 
     if split is None and not meta:
@@ -137,7 +138,7 @@ def _divided(text: TextOptions, split: str | None, meta: list[str] | None) -> "T
         if not (name and equals):
             raise UsageError(f"--meta '{given}' has no value: write it like author=me")
         known[name] = value
-    percents = numbers(split, "--split") or [100, 0, 0]
+    percents = numbers(split, "--split", example="90,5,5")
     return Folder([str(path) for path in text.text], split=percents, meta=known)
 
 
@@ -154,9 +155,9 @@ def _show(store: "Datastore", text: TextOptions, json: bool) -> None:
         "stride": entries.meta["stride"],
     }
     lines = [
-        f"{path}: {len(store):,} entries from {documents:,} documents "
+        f"{path}: {len(store):,} entries from {counted(documents, 'document')} "
         f"({entries.words:,} words), keys {', '.join(store.keys)}",
-        f"next: knnlm tune {path}{text.flag_for('VALID', store)}, or knnlm index {path} first to "
+        f"next: knnlm tune {path}{text.flag_for('valid', store)}, or knnlm index {path} first to "
         "search faster",
     ]
     show(json, fields, lines)

@@ -21,6 +21,9 @@ def evaluate(
     Settings that are not given are those that tune found. With --component, a component is used
     instead of a search.
 
+    A datastore built with --split has a test text. If its folder has moved, give the new path with
+    --text: it is divided as before.
+
     Example: knnlm eval store --embedded
     """
     named = text.optional()  # a mistake there is told before model libraries are imported

@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import inspect
 import logging
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +26,7 @@ from knnlm.ranges import check_k, check_lambda, check_temperature
 
 if TYPE_CHECKING:
     from knnlm.api import KNNLM, Datastore
-    from knnlm.text import Text
+    from knnlm.text import Split, Text
 
 
 @dataclass(frozen=True)
@@ -79,12 +80,21 @@ class TextOptions:
         check_paths(self.text or [])
         return self.text or None
 
-    def flag_for(self, text: str, store: "Datastore") -> str:
-        """The flag that names another split of the same text, after a space; empty where a
-        datastore knows its own text, `--text` with a word for it where there are no splits."""
-        if "text" in store.entries.table.manifest["summary"]:
+    def flag_for(self, split: "Split", store: "Datastore") -> str:
+        """The flag that names a split for a datastore's next command, after a space.
+
+        Empty where the datastore knows its own text; the same `--text` where that has moved;
+        `--text` with a word for it where it has no such split.
+        """
+        from knnlm.api import has_own_text
+
+        if has_own_text(store.entries, split):
             return ""
-        return " --embedded" if self.embedded else f" --text {text}"
+        if self.embedded:
+            return " --embedded"
+        if self.text and has_own_text(store.entries, split, self.text):
+            return f" --text {shlex.join(map(str, self.text))}"
+        return f" --text {split.upper()}"
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ def show(as_json: bool, fields: Mapping[str, Any], lines: list[str]) -> None:
     sys.stdout.flush()
 
 
-def numbers(given: str | None, flag: str) -> list[float] | None:
+def numbers(given: str | None, flag: str, example: str = "0.5,1,2") -> list[float] | None:
     """A comma-separated list of numbers."""
     if given is None:
         return None
@@ -38,5 +38,5 @@ def numbers(given: str | None, flag: str) -> list[float] | None:
         return [float(part) for part in given.split(",") if part.strip()]
     except ValueError as error:
         raise UsageError(
-            f"{flag} '{given}' is not a list of numbers: write them like 0.5,1,2"
+            f"{flag} '{given}' is not a list of numbers: write them like {example}"
         ) from error

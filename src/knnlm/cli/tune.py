@@ -35,6 +35,9 @@ def tune(
     is fitted too: the calibrated LM, with its own softmax temperature and share of unigrams, which
     retrieves nothing.
 
+    A datastore built with --split has a validation text. If its folder has moved, give the new path
+    with --text: it is divided as before.
+
     Example: knnlm tune store --embedded --exact
     """
     ks, grid = _whole_numbers(k), numbers(taus, "--taus")
@@ -47,7 +50,7 @@ def tune(
     tuned = knnlm.tune(named, k=ks, taus=grid, allow_overlap=text.allow_overlap).settings
     fields = tuned.as_json()
     fields = {**(fields.pop("retrieval") or {}), **fields}
-    following = f"knnlm eval {shlex.quote(str(store))}{text.flag_for('TEST', knnlm.store)}"
+    following = f"knnlm eval {shlex.quote(str(store))}{text.flag_for('test', knnlm.store)}"
     for name in ("component", "key", "metric", "index", "score"):
         value = getattr(model, name)
         following += f" --{name} {value}" if value else ""
