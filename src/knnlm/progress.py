@@ -40,9 +40,15 @@ log.addHandler(_HANDLER)
 log.setLevel(logging.INFO)
 
 
-def counted(count: int, noun: str) -> str:
-    """A number and what it counts, as in "1 file" and "2,000 files"."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """A number and what it counts, as in "1 file" and "2,000 files".
+
+    Args:
+        count: The number.
+        noun: One of what is counted.
+        plural: Several of them, where that is not `noun` with an s.
+    """
+    return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
 
 
 def log_result(message: str) -> None:

@@ -127,7 +127,7 @@ def test_a_datastore_says_what_it_holds(store: Datastore, tuned_store: Path) -> 
     assert isinstance(info, DatastoreInfo)
     assert info.entries == len(store)
     assert [settings.component for settings in info.settings] == ["knn"]
-    assert str(info).startswith(f"{tuned_store}: {len(store):,} entries from 1 documents")
+    assert str(info).startswith(f"{tuned_store}: {len(store):,} entries from 1 document, ")
     verified = store.verify()
     assert isinstance(verified, VerifyResult)
     assert verified.as_json()["ok"]

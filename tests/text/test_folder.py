@@ -70,7 +70,7 @@ def test_a_split_without_documents_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("one\n")
     with pytest.raises(
         KnnlmError,
-        match=r"falls into 'valid' \(90,5,5 percent\): give it a larger share, or read another text",
+        match=r"falls into 'valid' \(90,5,5 percent\): give it a larger share, or read another",
     ):
         list(Folder(tmp_path).open("valid"))
 

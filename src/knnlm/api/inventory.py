@@ -123,13 +123,9 @@ class VerifyResult:
     def __str__(self) -> str:
         return (
             f"{short_path(self.path)}: {self.entries:,} entries, "
-            f"{_counted(self.indexes, 'index', 'es')} and "
-            f"{_counted(self.components, 'component', 's')} are whole ({self.bytes / 1e6:,.1f} MB)"
+            f"{counted(len(self.indexes), 'index', 'indexes')} and "
+            f"{counted(len(self.components), 'component')} are whole ({self.bytes / 1e6:,.1f} MB)"
         )
-
-
-def _counted(names: list[str], noun: str, plural: str) -> str:
-    return f"{len(names)} {noun}{'' if len(names) == 1 else plural}"
 
 
 def describe_datastore(entries: Entries) -> DatastoreInfo:

@@ -2,8 +2,8 @@
 
 Plain text, Markdown, reStructuredText and source code are read as they are. Notebooks give their
 cells. HTML and PDF go through converters of other projects (the extra `documents`). JSON lines and
-WikiText files hold many documents. Whatever the container, line ends become \\n, half of a surrogate
-pair becomes U+FFFD, and a byte-order mark is not text.
+WikiText files hold many documents. Whatever the container, line ends become \\n, half of a
+surrogate pair becomes U+FFFD, and a byte-order mark is not text.
 """
 
 import importlib.util
