@@ -105,8 +105,6 @@ def test_a_datastore_is_looked_at_without_model_libraries(store: Path, verb: str
         ("index STORE --metric nope", 2, "l2"),
         ("distill STORE --kind nope", 2, "clusters"),
         ("eval STORE --component nope", 2, "clusters"),
-        ("generate STORE word --max-new-tokens -1", 2, "--max-new-tokens"),
-        ("generate STORE word --top-p 4", 2, "--top-p"),
         ("build model --text docs --split 90,5 --out store", 2, "split"),
         ("build model --out store", 2, "name one text"),
     ],

@@ -117,7 +117,7 @@ def _check_options(
     from knnlm.text import check_window
 
     if keys is not None:
-        checked_keys(keys.split(","))
+        checked_keys(keys)
     if window is not None:
         check_window(window, window if stride is None else stride)
     check_dtype(dtype)

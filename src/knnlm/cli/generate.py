@@ -30,7 +30,7 @@ class SamplingOptions:
     """How tokens are chosen: the fields of `Sampling`."""
 
     max_new_tokens: Annotated[
-        int, typer.Option("--max-new-tokens", min=1, help="How many tokens to add.")
+        int, typer.Option("--max-new-tokens", help="How many tokens to add.")
     ] = 64
     sample: Annotated[
         bool, typer.Option("--sample", help="Draw tokens, instead of the most probable.")
@@ -40,14 +40,10 @@ class SamplingOptions:
     ] = None
     top_p: Annotated[
         float | None,
-        typer.Option("--top-p", min=0, max=1, help="Draw from this share of P."),
+        typer.Option("--top-p", help="Draw from this share of P."),
     ] = None
-    top_k: Annotated[
-        int | None, typer.Option("--top-k", min=1, help="Draw from this many tokens.")
-    ] = None
-    beams: Annotated[
-        int, typer.Option("--beams", min=1, help="Width of a beam search; 1: none.")
-    ] = 1
+    top_k: Annotated[int | None, typer.Option("--top-k", help="Draw from this many tokens.")] = None
+    beams: Annotated[int, typer.Option("--beams", help="Width of a beam search; 1: none.")] = 1
     repetition_penalty: Annotated[
         float, typer.Option("--repetition-penalty", help="Above 1: fewer repeats.")
     ] = 1.0

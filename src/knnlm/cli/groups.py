@@ -153,10 +153,11 @@ class ModelOptions:
         if settings is not None:
             settings.check()
         entries = open_entries(store)
-        if self.component is not None:
-            component_record(entries, self.component)
         named = {name: getattr(self, name) for name in ("key", "metric", "index", "exact", "score")}
         wishes = retrieval_wishes(entries, **named)
+        searched = any(named.values()) or (settings is not None and settings.k is not None)
+        if self.component is not None and not searched:
+            component_record(entries, self.component)
         if self.component is None and settings is not None and None in (settings.lam, settings.tau):
             settings_of(entries, "knn", wishes, **dataclasses.asdict(settings))
 

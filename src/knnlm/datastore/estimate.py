@@ -14,6 +14,7 @@ import numpy as np
 from knnlm.datastore.table import ColumnType
 from knnlm.hidden_states import BATCH_TOKENS, StateReader, TokenWindow, compute_entries
 from knnlm.models import LanguageModel
+from knnlm.progress import counted
 from knnlm.text import Document, Source, Window, encode_documents
 
 _SAMPLE_CHARACTERS, _OF_EACH = 1 << 19, 4000
@@ -38,7 +39,7 @@ class BuildEstimate(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"{self.documents:,} documents, about {_rounded(self.tokens):,} tokens: about "
+            f"{counted(self.documents, 'document')}, about {_rounded(self.tokens):,} tokens: about "
             f"{_duration(self.seconds)} and {self.bytes / 1e6:,.0f} MB of disk"
         )
 

@@ -30,6 +30,8 @@ SMALL_SHARE, LARGE_SHARE = 0.05, 0.2
 runs the second. Of fewer documents those that are in it are left out."""
 _BASE = 0x9E3779B97F4A7C15
 _INVERSE = pow(_BASE, -1, 1 << 64)
+_BITS = 24
+_LAST_BITS = np.uint64((1 << _BITS) - 1)
 
 Ids = NDArray[np.int64]
 
@@ -109,11 +111,15 @@ class _Runs:
         self.starts = np.flatnonzero(one_document)
         self.wanted, self.which = np.unique(hashes[self.starts], return_inverse=True)
         self.seen = np.zeros(len(self.wanted), bool)
+        # most runs of other texts are none of these: their last bits say so at once
+        self.possible = np.zeros(1 << _BITS, bool)
+        self.possible[self.wanted & _LAST_BITS] = True
 
     def look_for(self, letters: Letters) -> None:
         """Mark those that another text has too."""
         hashes = _run_hashes(letters)
-        if len(hashes) and len(self.wanted):
+        hashes = hashes[self.possible[hashes & _LAST_BITS]]
+        if len(hashes):
             nearest = np.minimum(np.searchsorted(self.wanted, hashes), len(self.wanted) - 1)
             self.seen[nearest[self.wanted[nearest] == hashes]] = True
 

@@ -63,15 +63,17 @@ def standalone(svg: str) -> str:
 
     The colors are those of the page's style sheet.
     """
-    css = resources.files("knnlm.report").joinpath("static/page.css").read_text(encoding="utf-8")
-    colors = re.findall(r"--(?:ink|series-\d): #[0-9a-f]+;", css)
+    page, style = (_static(name) for name in ("page.css", "drawing.css"))
+    colors = re.findall(r"--(?:ink|series-\d): #[0-9a-f]+;", page)
     light, dark = (" ".join(colors[start : start + 5]) for start in (0, 5))
-    style = (
-        f":root {{ {light} color: var(--ink); }} "
-        f"@media (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}"
-    )
+    style = style.replace("LIGHT", light).replace("DARK", dark)
     opening, bracket, rest = svg.partition(">")
     return f"{opening}{bracket}<style>{style}</style>{rest}\n"
+
+
+def _static(name: str) -> str:
+    folder = resources.files("knnlm.report").joinpath("static")
+    return folder.joinpath(name).read_text(encoding="utf-8")
 
 
 def _inline(svg: str, name: str, description: str) -> str:
