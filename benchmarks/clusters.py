@@ -1,9 +1,8 @@
 """A datastore of a real model compressed into clusters: perplexities beside those of the search.
 
-    .venv/bin/python benchmarks/clusters.py STORE --name NAME --valid VALID --test TEST
-                                            [--into docs/results/clusters.json]
+    .venv/bin/python benchmarks/clusters.py STORE --name NAME [--into docs/results/clusters.json]
 
-The datastore is tuned already, and searched as it was tuned. `seconds` is how long compressing
+The datastore was built with --split and is tuned; it is searched as it was tuned. `seconds` is how long compressing
 takes; `against` is the perplexity with clusters over that with the search, with the interval of a
 paired bootstrap. The record goes into the JSON under NAME; docs/adapt.md shows it.
 """
@@ -66,7 +65,7 @@ def compressed(
     """One number of clusters."""
     remove(store)  # one that is there would be taken
     began = time.perf_counter()
-    made = store.distill(given.valid, name=_NAME, key=given.key, size=count)
+    made = store.distill(name=_NAME, key=given.key, size=count)
     seconds = time.perf_counter() - began
     mixed = mixed_logprobs(made.component, test, made.settings.lam)
     interval = ratio_interval(search, mixed, test.table.columns["document"].all())
@@ -85,14 +84,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("store", type=Path)
     parser.add_argument("--name", required=True)
-    parser.add_argument("--valid", type=Path, required=True)
-    parser.add_argument("--test", type=Path, required=True)
     parser.add_argument("--key", default="att")
     parser.add_argument("--counts", default="512,2048,8192")
     parser.add_argument("--into", type=Path)
     given = parser.parse_args()
     store = Datastore.open(given.store)
-    model, test = KNNLM(store), store.queries(given.test)
+    model, test = KNNLM(store), store.queries(split="test")
     tuned, knn = model.settings, model.component
     assert tuned.retrieval is not None
     search = mixed_logprobs(knn, test, tuned.lam)

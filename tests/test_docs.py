@@ -3,7 +3,7 @@
 import json
 import re
 import shlex
-import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,9 @@ import pytest
 
 from knnlm.cli.main import run
 from knnlm.hidden_states import FAMILIES
+from knnlm.report.document import Table
 from knnlm.report.markdown import table
-from knnlm.report.records import adapt_table, clusters_table
+from knnlm.report.records import adapt_sizes_table, adapt_table, clusters_table
 from knnlm.text.tokenizer import train_tokenizer
 from tests.conftest import prose
 from tests.hidden_states import models
@@ -27,8 +28,9 @@ def test_every_family_is_documented() -> None:
     assert [name for name in FAMILIES if not re.search(rf"\b{name}\b", text)] == []
 
 
-def test_the_guides_table_is_what_the_record_says() -> None:
-    assert table(adapt_table(json.loads((DOCS / "results" / "adapt.json").read_text()))) in GUIDE
+@pytest.mark.parametrize("tabulate", [adapt_table, adapt_sizes_table])
+def test_the_guides_tables_are_what_the_record_says(tabulate: Callable[[Any], Table]) -> None:
+    assert table(tabulate(json.loads((DOCS / "results" / "adapt.json").read_text()))) in GUIDE
 
 
 def test_the_guides_clusters_are_what_the_record_says() -> None:
@@ -38,14 +40,15 @@ def test_the_guides_clusters_are_what_the_record_says() -> None:
 
 
 @pytest.fixture
-def stand_ins(tmp_path: Path, texts: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder with what the guide names, in small: a GGUF file and three texts."""
+def stand_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder with what the guide names, in small: a GGUF file and a folder of documents."""
     tokenizer = train_tokenizer([prose(0, 400)], models.VOCABULARY)
     write_gguf(
         tmp_path / "smollm2.gguf", models.make("Llama", max_position_embeddings=512), tokenizer
     )
-    for name, path in texts.items():
-        shutil.copy(path, tmp_path / f"{name}.txt")
+    (tmp_path / "docs").mkdir()
+    for number in range(40):
+        (tmp_path / "docs" / f"{number}.txt").write_text(prose(number, 60))
     monkeypatch.chdir(tmp_path)
 
 
@@ -55,7 +58,7 @@ def test_the_guides_commands_run_as_they_stand(capsys: pytest.CaptureFixture[str
     block = re.search(r"<!-- commands: run by tests -->\n```bash\n(.*?)```", GUIDE, re.DOTALL)
     assert block
     commands: list[Any] = [shlex.split(line) for line in block[1].splitlines()]
-    assert len(commands) == 6
+    assert len(commands) == 5
     for words in commands:
         assert words[0] == "knnlm"
         assert run(words[1:]) == 0, capsys.readouterr().err
