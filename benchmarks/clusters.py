@@ -3,8 +3,9 @@
     .venv/bin/python benchmarks/clusters.py STORE --name NAME [--into docs/results/clusters.json]
 
 The datastore was built with --split and is tuned; it is searched as it was tuned. `seconds` is
-how long compressing takes; `against` is the perplexity with clusters over that with the search, with the interval of a
-paired bootstrap. The record goes into the JSON under NAME; docs/adapt.md shows it.
+how long compressing takes; `against` is the perplexity with clusters over that with the search,
+with the interval of a paired bootstrap. The record goes into the JSON under NAME;
+docs/adapt.md shows it.
 """
 
 import argparse
