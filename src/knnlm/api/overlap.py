@@ -74,9 +74,8 @@ def _text_overlap(entries: Entries, text: Source, lm: LanguageModel) -> TextOver
     if file.is_file():
         try:
             fields = read_json(file, newest_format=FORMAT)
-            if fields.pop("format") != FORMAT:
-                raise TypeError("made by other rules")
-            return TextOverlap(**fields)
+            if fields.pop("format") == FORMAT:  # else it was found by other rules
+                return TextOverlap(**fields)
         except (DamagedError, TypeError):
             log.warning(f"{file} is damaged; looking for overlap again")
     documents = list(encode_documents(lm.tokenizer, text))
