@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from knnlm_paper.stolen import _programme, reachable_words
+from knnlm_paper.conditions.reachability.reachable import _linear_program, reachable_tokens
 
 
 def hull(
@@ -32,26 +32,28 @@ def test_exactly_the_interior_words_are_unreachable(
     outside: int, inside: int, width: int, rounds: int
 ) -> None:
     rows, truth = hull(np.random.default_rng(outside), outside, inside, width)
-    found = reachable_words(rows.astype(np.float32), rounds)
-    assert np.array_equal(found.words, truth)
-    assert found.programmes >= inside
+    found = reachable_tokens(rows.astype(np.float32), rounds)
+    assert np.array_equal(found.tokens, truth)
+    assert found.linear_programs >= inside
 
 
 @pytest.mark.pipeline
 @given(st.integers(0, 2**32 - 1), st.integers(2, 30), st.integers(1, 4))
 def test_both_ways_agree(seed: int, words: int, width: int) -> None:
     rows = np.random.default_rng(seed).standard_normal((words, width))
-    found = reachable_words(rows, 50).words
+    found = reachable_tokens(rows, 50).tokens
     centred = rows - rows.mean(axis=0)
     centred /= np.abs(centred).max()
-    assert found.tolist() == [_programme(centred, v, centred[v]) for v in range(words)]
+    assert found.tolist() == [_linear_program(centred, v, centred[v]) for v in range(words)]
 
 
 @pytest.mark.parametrize("far", [1e3, 1e6, 1e9])
 def test_a_word_far_from_all_others_hides_none_of_them(far: float) -> None:
     rows, truth = hull(np.random.default_rng(0), 40, 10, 3)
     towards = np.array([0.0, 0.0, far])
-    found = reachable_words(np.concatenate([rows, [rows.mean(axis=0) + towards]]), rounds=50).words
+    found = reachable_tokens(
+        np.concatenate([rows, [rows.mean(axis=0) + towards]]), rounds=50
+    ).tokens
     assert found[-1]
     alone = [
         _alone(np.concatenate([rows, [rows.mean(axis=0) + towards]]), v) for v in range(len(rows))
@@ -77,7 +79,7 @@ def _alone(rows: np.ndarray, word: int) -> bool:
 
 
 def test_on_a_line_only_the_ends_are_reachable() -> None:
-    assert reachable_words(np.array([[0.0], [3.0], [1.0], [2.0]])).words.tolist() == [
+    assert reachable_tokens(np.array([[0.0], [3.0], [1.0], [2.0]])).tokens.tolist() == [
         True,
         True,
         False,
@@ -86,7 +88,7 @@ def test_on_a_line_only_the_ends_are_reachable() -> None:
 
 
 def test_equal_rows_take_each_others_place() -> None:
-    assert reachable_words(np.array([[1.0, 0.0], [1.0, 0.0], [-1.0, 0.5]])).words.tolist() == [
+    assert reachable_tokens(np.array([[1.0, 0.0], [1.0, 0.0], [-1.0, 0.5]])).tokens.tolist() == [
         False,
         False,
         True,

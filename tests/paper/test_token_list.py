@@ -1,5 +1,5 @@
-"""Lists of words in the place of neighbours: the same as the dense distributions cut down to those
-words."""
+"""Lists of tokens instead of neighbors: the same as the dense distributions cut down to those
+tokens."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from knnlm.components.knn import TargetVotes
 from knnlm.datastore.entries import Entries
 from knnlm.models.load import LanguageModel
 from knnlm.search.neighbors import Neighbors
-from knnlm_paper.listed import distances, likeliest, logits, relisted
+from knnlm_paper.conditions.token_list.lists import distances, likeliest, logits, relisted
 from tests.arrays import InMemory
 from tests.search.conftest import built as built
 from tests.search.conftest import queries as queries

@@ -1,52 +1,118 @@
-"""All rows of a store vote: the record of an Unmasked row.
+"""All entries of a datastore vote: the equation without its mask."""
 
-τ is found on validation text, for the LM and for the calibrated one; everything is reported on test
-text."""
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, Self
 
-from typing import Any
+from knnlm.experiments.base_lms import MAIN, AboutLM, Checkpoint
+from knnlm.experiments.plan import Costs, Step
+from knnlm.experiments.typed_json import Unbounded
+from knnlm.similarity import Metric
+from knnlm_paper.conditions.base import PaperCondition
+from knnlm_paper.measurement import BaseNumbers, Documents, MixturePoint
+from knnlm_paper.scales import Scale
 
-import numpy as np
-
-from knnlm.components.full_datastore import FullDatastore
-from knnlm.evaluation.metrics import helping, perplexity
-from knnlm.evaluation.mixing import mix, oracle
-from knnlm.evaluation.tuning import RememberedScores, best_temperature
-from knnlm.experiments.workspace import SearchData
-from knnlm_paper.numbers import Base, Sums, base_numbers, or_none
-from knnlm_paper.rows import Unmasked
+if TYPE_CHECKING:
+    from knnlm_paper.measuring.workspace import PaperWorkspace
 
 _PRECISION = 1.1
-"""Of τ: steps of a quarter octave, since every further one is a pass over all rows."""
+"""Of τ: steps of a quarter octave, since every further one is a pass over all entries."""
+_EXPONENTIAL = 60.0  # slower than matrix products, as in SLOWER of the library's plan
+_PASSES, _TAUS_IN_A_PASS = 8, 2  # over the LM and over the calibrated one
 
 
-def unmasked(row: Unmasked, m: SearchData, base: Base) -> dict[str, Any]:
-    """τ, λ and perplexities over both LMs."""
-    component = FullDatastore(m.store, row.state, row.metric)
-    lms = {
-        "tuned": (base.valid, base.test),
-        "on_calibrated": (base.calibrated_valid, base.calibrated_test),
-    }
-    scores = RememberedScores(component.target_scores(m.valid))
-    points = {
-        name: best_temperature(valid, scores, precision=_PRECISION)
-        for name, (valid, _) in lms.items()
-    }
-    taus = [point.tau for point in points.values()]
-    test = component.target_scores(m.test).several(taus)
-    sums = Sums(m, base)
-    record: dict[str, Any] = {"base": base_numbers(base, m), "rows": m.store.count}
-    for (name, point), votes in zip(points.items(), test, strict=True):
-        test_lm = lms[name][1]
-        mixed = mix(test_lm, votes, point.lam)
-        record[name] = {
-            "temperature": point.tau,
-            "lambda": point.lam,
-            "valid_ppl": point.ppl,
-            "ppl": or_none(perplexity(mixed)),
-            "alone_ppl": or_none(perplexity(votes)),
-            "oracle": perplexity(oracle(test_lm, votes)),
-            "helping": helping(test_lm, votes),
-            "coverage": float(np.isfinite(votes).mean()),
+@dataclass(frozen=True, kw_only=True)
+class FullPoint(MixturePoint):
+    """All entries at one τ."""
+
+    alone_ppl: Unbounded
+    oracle: float
+    helping: float
+    coverage: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class FullDatastoreMeasurement:
+    """What all entries do for an LM, and for it calibrated."""
+
+    lm: AboutLM
+    base: BaseNumbers
+    entries: int
+    own_tau: FullPoint
+    on_calibrated: FullPoint
+    documents: Documents
+
+
+@dataclass(frozen=True)
+class FullDatastore(PaperCondition[FullDatastoreMeasurement]):
+    """All entries of the datastore vote, which is where k ends."""
+
+    measurement_type = FullDatastoreMeasurement
+    lm: Checkpoint = MAIN
+    state: Literal["att", "ffn"] = "att"
+    metric: Metric = "l2"
+
+    @property
+    def name(self) -> str:
+        """Of the LM, the state and the metric."""
+        return f"{self.lm.name}_{self.state}_{self.metric}_{self.kind}"
+
+    @property
+    def label(self) -> str:
+        """The state and the metric in words."""
+        return f"{self.lm.name}: {self.state}, {self.metric.upper()}, all entries"
+
+    def with_lm(self, lm: str) -> Self:
+        """All entries of another LM."""
+        return replace(self, lm=self.lm._replace(name=lm))
+
+    def cost(self, costs: Costs, scale: Scale) -> list[Step]:
+        """All scores of both texts, and their exponentials at every τ that is looked at closely."""
+        entries, queries = scale.sizes.train, scale.sizes.valid + scale.sizes.test
+        looks = _PASSES * scale.sizes.valid + scale.sizes.test
+        products = 2 * scale.shape(self.lm.name).width
+        work = entries * looks * (products + _EXPONENTIAL * _TAUS_IN_A_PASS)
+        label = f"{self.name}: {queries:,} tokens, {entries:,} entries"
+        return [Step(self.kind, label, work, 0), self.measuring_step(scale, ())]
+
+    def measure(self, workspace: "PaperWorkspace") -> FullDatastoreMeasurement:
+        """At the τ that is best on validation text, over the LM and over the calibrated one."""
+        import numpy as np
+
+        from knnlm.components.full_datastore import FullDatastore as Component
+        from knnlm.evaluation.metrics import helping, perplexity
+        from knnlm.evaluation.mixing import mix, oracle
+        from knnlm.evaluation.tuning import RememberedScores, best_temperature
+        from knnlm_paper.measuring.base_lm import base_numbers
+        from knnlm_paper.measuring.documents import DocumentSums
+
+        data, base = workspace.plain(*self.lm), workspace.base(*self.lm)
+        component = Component(data.store, self.state, self.metric)
+        lms = {"own_tau": base.over(False), "on_calibrated": base.over(True)}
+        scores = RememberedScores(component.target_scores(data.valid))
+        best = {
+            name: best_temperature(valid, scores, precision=_PRECISION)
+            for name, (valid, _) in lms.items()
         }
-        sums.add(name, mixed)
-    return {**record, "documents": sums.found}
+        test = component.target_scores(data.test).several([point.tau for point in best.values()])
+        sums, points = DocumentSums(data, base), {}
+        for (name, point), votes in zip(best.items(), test, strict=True):
+            lm = lms[name][1]
+            mixed = mix(lm, votes, point.lam)
+            sums.add(name, mixed)
+            points[name] = FullPoint(
+                temperature=point.tau,
+                lam=point.lam,
+                valid_ppl=point.ppl,
+                ppl=perplexity(mixed),
+                alone_ppl=perplexity(votes),
+                oracle=perplexity(oracle(lm, votes)),
+                helping=helping(lm, votes),
+                coverage=float(np.isfinite(votes).mean()),
+            )
+        return FullDatastoreMeasurement(
+            lm=workspace.lms.about(*self.lm),
+            base=base_numbers(base, data),
+            entries=data.store.count,
+            **points,
+            documents=sums.collected(),
+        )

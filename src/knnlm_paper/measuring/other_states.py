@@ -2,7 +2,7 @@
 LMs we train (OPT).
 
 att-raw       what the LayerNorm before the last feed-forward layer reads: att before it is
-              normalised
+              normalized
 att-earlier   att of the block before the last
 """
 
@@ -13,7 +13,7 @@ from knnlm.hidden_states import AttLocation
 
 
 def other_state(model: Any, name: str) -> AttLocation:
-    """Where the state is, for a reader that reads it in the place of att."""
+    """Where the state is, for a reader that reads it instead of att."""
     if model.config.model_type != "opt" or len(model.model.decoder.layers) < 2:
         raise KnnlmError(
             f"'{name}' is known for OPT models of at least two blocks only: use one that 'knnlm "

@@ -1,15 +1,14 @@
-"""Learns what rows ask for, once: substitutes fitted from a store, with their log p of both splits.
+"""Learns components from the entries of a datastore, each once.
 
 The learning rate is chosen on validation once for each kind, state and loss, on the main LM at the
 smallest size, and then used for every size, seed and LM: so a curve over sizes is of one recipe,
 which the paper's is not (F5). Where the best of the rates is the lowest or the highest, the next
-one beyond is tried. Knows nothing of λ or of results."""
+one beyond is tried. Knows nothing of λ or of measurements."""
 
 import math
-from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,29 +30,23 @@ from knnlm.training.initial import (
     initial_clusters,
     initial_module,
 )
-from knnlm.training.kinds import ComponentSpec, Kind
+from knnlm.training.kinds import ComponentSpec
 from knnlm.training.learn import BATCH, DEFAULT_FIT
 from knnlm.training.loop import Diverged
 from knnlm.training.objectives import InterpolatedLoss, Objective, SoftTargetLoss
 from knnlm.training.soft_targets import KEPT
-from knnlm_paper.rows import Learned
+from knnlm_paper.conditions.learned.condition import Learned
 from knnlm_paper.scales import Scale
-from knnlm_paper.workshop import Workshop
+
+if TYPE_CHECKING:
+    from knnlm_paper.measuring.workspace import PaperWorkspace
 
 _FURTHER, _STEP = 2, 3.0
-KINDS: dict[str, Kind] = {
-    "embeddings": "head",
-    "softmaxes": "mixture-of-softmaxes",
-    "network": "mlp",
-    "clusters": "clusters",
-}
-"""Kinds of components as rows and their records call them, and as the library does."""
-TeacherTau = Callable[[str, int | None], float]
 
 
-class Taught(NamedTuple):
-    """What was learned for a row: the component, how learning went (None: nothing was), at which
-    rate, and how many numbers it adds to the LM."""
+class LearnedPart(NamedTuple):
+    """What was learned for a condition: the component, how learning went (None: nothing was), at
+    which rate, and how many numbers it adds to the LM."""
 
     component: LearnedComponent
     fitted: FitResult | None
@@ -61,159 +54,137 @@ class Taught(NamedTuple):
     parameters: int
 
 
-class Apprentice:
-    """Learns in a workshop's folder. `teacher_tau` gives the τ at which an LM's neighbours
-    teach."""
+class Learner:
+    """Learns in a workspace's folder."""
 
-    def __init__(self, workshop: Workshop, teacher_tau: TeacherTau) -> None:
-        self.workshop, self.teacher_tau = workshop, teacher_tau
+    def __init__(self, workspace: "PaperWorkspace") -> None:
+        self.workspace = workspace
         self._pilots: dict[Learned, dict[float, FitResult]] = {}
         self._lm_logs: dict[tuple[str, int | None], NDArray[np.float64]] = {}
 
-    def taught(self, row: Learned) -> Taught:
-        """The component of a row."""
-        if not row.fitted:
-            component = self._clusters(row)
-            return Taught(component, None, None, component.multiplications)
-        rate = self._rate(row)
-        found = self._fit(row, rate)
-        return Taught(found.component, found.fit, rate, _parameters(row, found.component))
+    def learned(self, condition: Learned) -> LearnedPart:
+        """The component of a condition."""
+        if not condition.fitted:
+            component = self._clusters(condition)
+            return LearnedPart(component, None, None, component.multiplications)
+        tried = self.pilots(condition)
+        rate = min(tried, key=lambda rate: tried[rate].valid_loss)
+        fit = self._fit(condition, rate)
+        parameters = _parameters(condition, fit.component)
+        return LearnedPart(fit.component, fit.fit, rate, parameters)
 
-    def pilots(self, row: Learned) -> dict[float, FitResult]:
-        """What came of every rate that was tried for the family of a row, in order."""
-        first, scale = first_of_family(row, self.workshop.scale), self.workshop.scale
+    def pilots(self, condition: Learned) -> dict[float, FitResult]:
+        """What came of every rate that was tried for the family of a condition, in order."""
+        scale = self.workspace.scale
+        first, rates = condition.pilot(scale), scale.learning.rates
         if first not in self._pilots:
-            found = {rate: self._try(first, rate) for rate in scale.learning.rates}
-            while len(found) < len(scale.learning.rates) + _FURTHER:
-                rates = sorted(found)
-                best = min(rates, key=lambda rate: found[rate].valid_loss)
-                if len(rates) == 1 or best not in (rates[0], rates[-1]):
+            tried = {rate: self._try(first, rate) for rate in rates}
+            while len(tried) < len(rates) + _FURTHER:
+                ordered = sorted(tried)
+                best = min(ordered, key=lambda rate: tried[rate].valid_loss)
+                if len(ordered) == 1 or best not in (ordered[0], ordered[-1]):
                     break
-                rate = float(f"{best * _STEP if best == rates[-1] else best / _STEP:.1g}")
-                found[rate] = self._try(first, rate)
-            self._pilots[first] = {rate: found[rate] for rate in sorted(found)}
+                rate = float(f"{best * _STEP if best == ordered[-1] else best / _STEP:.1g}")
+                tried[rate] = self._try(first, rate)
+            self._pilots[first] = {rate: tried[rate] for rate in sorted(tried)}
         return self._pilots[first]
 
     def logprobs(
-        self, row: Learned, component: LearnedComponent, split: str
+        self, condition: Learned, component: LearnedComponent, split: str
     ) -> NDArray[np.float64]:
-        """log p of a split's targets."""
-        queries = self.workshop.plain(*row.lm).queries(split)
-        return component.target_logprobs(queries)
+        """log p of a text's tokens."""
+        return component.target_logprobs(self.workspace.plain(*condition.lm).queries(split))
 
-    def _rate(self, row: Learned) -> float:
-        found = self.pilots(row)
-        return min(found, key=lambda rate: found[rate].valid_loss)
-
-    def _try(self, row: Learned, rate: float) -> FitResult:
+    def _try(self, condition: Learned, rate: float) -> FitResult:
         try:
-            return self._fit(row, rate).fit
+            return self._fit(condition, rate).fit
         except Diverged:
             return FitResult(0, 0, math.inf, 0.0)
 
-    def _fit(self, row: Learned, rate: float) -> learning.Learned:
-        m = self.workshop.plain(*row.lm)
-        module, about = self._begin(row)
-        aim, of_aim = self._aim(row)
-        points = self.workshop.scale.learning
-        how = replace(DEFAULT_FIT, lr=rate, epochs=points.epochs)
+    def _fit(self, condition: Learned, rate: float) -> learning.Learned:
+        data = self.workspace.plain(*condition.lm)
+        module, about = self._begin(condition)
+        aim, of_aim = self._aim(condition)
+        how = replace(DEFAULT_FIT, lr=rate, epochs=self.workspace.scale.learning.epochs)
         return learning.learn(
             module,
-            m.store,
-            m.valid,
-            self._folder(row) / f"lr-{rate:g}",
+            data.store,
+            data.valid,
+            self._folder(condition) / f"lr-{rate:g}",
             how,
-            seed=row.seed,
+            seed=condition.seed,
             objective=aim,
             about={**about, **of_aim},
         )
 
-    def _begin(self, row: Learned) -> tuple[LearnableModule, dict[str, Any]]:
-        """The module of a row, and what it began as."""
-        if row.kind == "clusters":
-            start = self._clusters(row)
-            valid = self.workshop.plain(*row.lm).valid
+    def _begin(self, condition: Learned) -> tuple[LearnableModule, dict[str, Any]]:
+        """The module of a condition, and what it began as."""
+        if condition.component == "clusters":
+            start = self._clusters(condition)
+            valid = self.workspace.plain(*condition.lm).valid
             lm = valid.lm_logprob.astype(np.float64)
             tau = best_temperature(lm, start.target_scores(valid)).tau
             tuned = start.at_temperature(tau)
-            return initial_clusters(tuned), {"row": asdict(row), "tau": tau}
-        w_sm = output_embedding(self.workshop.lms.model(*row.lm).model).weight
-        what = ComponentSpec(
-            kind=KINDS[row.kind],
-            keys=row.keys,
-            size=int(row.size),
-            metric=row.metric,
-            own_embedding=row.own_embedding,
+            return initial_clusters(tuned), {"condition": condition.settings, "tau": tau}
+        w_sm = output_embedding(self.workspace.lms.model(*condition.lm).model).weight
+        spec = ComponentSpec(
+            kind=condition.component,
+            keys=condition.keys,
+            size=int(condition.size),
+            metric=condition.metric,
+            own_embedding=condition.own_embedding,
         )
-        return initial_module(what, w_sm, self._counts(row), row.seed), {"row": asdict(row)}
+        module = initial_module(spec, w_sm, self._counts(condition), condition.seed)
+        return module, {"condition": condition.settings}
 
-    def _clusters(self, row: Learned) -> Clusters:
-        store = self.workshop.plain(*row.lm).store
-        file = self._folder(replace(row, fitted=False)) / "clusters.safetensors"
-        count = max(1, min(int(row.size * store.vocab_size), store.count))
-        return cluster(store, row.state, count, row.metric, file, seed=row.seed)
+    def _clusters(self, condition: Learned) -> Clusters:
+        store = self.workspace.plain(*condition.lm).store
+        file = self._folder(replace(condition, fitted=False)) / "clusters.safetensors"
+        count = max(1, min(int(condition.size * store.vocab_size), store.count))
+        return cluster(store, condition.state, count, condition.metric, file, seed=condition.seed)
 
-    def _counts(self, row: Learned) -> NDArray[np.int64] | None:
-        """Rows for each word, where they are not the same for all."""
-        if row.sizing == "equal":
+    def _counts(self, condition: Learned) -> NDArray[np.int64] | None:
+        """Embeddings for each vocabulary entry, where they are not the same for all."""
+        if condition.sizing == "equal":
             return None
-        store = self.workshop.plain(*row.lm).store
-        weight = None if row.sizing == "frequency" else -self._lm_logprobs(row)
+        store = self.workspace.plain(*condition.lm).store
+        weight = None if condition.sizing == "frequency" else -self._lm_logprobs(condition)
         counts = np.bincount(store.targets, weights=weight, minlength=store.vocab_size)
-        if row.sizing == "loss":
-            counts = counts + 1  # as in the paper's code: a word that costs nothing has weight one
-        return embeddings_by_weight(counts, int(row.size * store.vocab_size))
+        if condition.sizing == "loss":
+            counts = counts + 1  # as in the paper's code: a token that costs nothing has weight one
+        return embeddings_by_weight(counts, int(condition.size * store.vocab_size))
 
-    def _aim(self, row: Learned) -> tuple[Objective | None, dict[str, Any]]:
-        if row.lam is not None and row.soft:
+    def _aim(self, condition: Learned) -> tuple[Objective | None, dict[str, Any]]:
+        if condition.lam is not None and condition.soft:
             raise KnnlmError(
-                "a row learns from the mixture or from neighbours: choose one of lam and soft"
+                "a component learns from the mixture or from neighbors: choose one of lam and soft"
             )
-        if row.lam is not None:
-            return InterpolatedLoss(row.lam, self._lm_logprobs(row)), {}
-        if row.soft:
-            table = self.workshop.elsewhere(*row.lm, self.teacher_tau(*row.lm))
-            return SoftTargetLoss(row.soft, table.columns["words"], table.columns["shares"]), {
-                "teacher": table.manifest["meta"]
-            }
+        if condition.lam is not None:
+            return InterpolatedLoss(condition.lam, self._lm_logprobs(condition)), {}
+        if condition.soft:
+            tau = self.workspace.teacher(*condition.lm).tau
+            table = self.workspace.soft_targets(*condition.lm, tau)
+            tokens, shares = table.columns["words"], table.columns["shares"]
+            loss = SoftTargetLoss(condition.soft, tokens, shares)
+            return loss, {"teacher": table.manifest["meta"]}
         return None, {}
 
-    def _lm_logprobs(self, row: Learned) -> NDArray[np.float64]:
+    def _lm_logprobs(self, condition: Learned) -> NDArray[np.float64]:
         """log p_LM of the stored targets, from the stored states: the LM's body is not run
         again."""
-        if row.lm not in self._lm_logs:
-            store, model = (
-                self.workshop.plain(*row.lm).store,
-                self.workshop.lms.model(*row.lm).model,
-            )
+        if condition.lm not in self._lm_logs:
+            store = self.workspace.plain(*condition.lm).store
+            model = self.workspace.lms.model(*condition.lm).model
             lm = TemperedLM(model, store.key("ffn"), store.targets)
-            self._lm_logs[row.lm] = lm.logprobs(1.0)
-        return self._lm_logs[row.lm]
+            self._lm_logs[condition.lm] = lm.logprobs(1.0)
+        return self._lm_logs[condition.lm]
 
-    def _folder(self, row: Learned) -> Path:
-        return self.workshop.folder / "learned" / made_with(self.workshop.scale) / row.name
-
-
-def first_of_family(row: Learned, scale: Scale) -> Learned:
-    """The row on which the learning rate of a row is chosen."""
-    points = scale.learning
-    sizes = {
-        "embeddings": points.sizes,
-        "softmaxes": points.views,
-        "network": points.networks,
-        "clusters": points.clusters,
-    }
-    return Learned(
-        state=row.state,
-        kind=row.kind,
-        size=sizes[row.kind][0],
-        metric=row.metric,
-        lam=row.lam,
-        soft=points.soft[0] if row.soft else 0.0,
-    )
+    def _folder(self, condition: Learned) -> Path:
+        how = learning_fingerprint(self.workspace.scale)
+        return self.workspace.folder / "learned" / how / condition.name
 
 
-def made_with(scale: Scale) -> str:
+def learning_fingerprint(scale: Scale) -> str:
     """A fingerprint of how things are learned at a scale: what is learned otherwise is not taken
     for it."""
     points = scale.learning
@@ -237,11 +208,11 @@ def made_with(scale: Scale) -> str:
     )[:16]
 
 
-def _parameters(row: Learned, component: LearnedComponent) -> int:
+def _parameters(condition: Learned, component: LearnedComponent) -> int:
     """Numbers that the component adds to the LM: those of its tensors, without the LM's own output
     embedding; of M only what is not zero."""
     if isinstance(component, Clusters):
         return component.multiplications + len(component.bias)
-    skipped = {"counts"} if row.own_embedding else {"counts", "embedding"}
+    skipped = {"counts"} if condition.own_embedding else {"counts", "embedding"}
     tensors = component.tensors()
     return sum(value.numel() for name, value in tensors.items() if name not in skipped)

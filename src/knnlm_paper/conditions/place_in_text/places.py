@@ -1,13 +1,8 @@
-"""Does the place of a token matter (appendix E.3)? The LM's loss and what neighbours gain against
-the context that the token has in its window, and against its place in the document: correlations,
-sums over the first and the last third of the places for each document (place_findings.py compares
-them), and means over ranges for a figure.
+"""Loss and gain of tokens against their places: correlations, sums over the first and the last
+third of the places for each document (so that claims can compare them), and means over ranges for a
+figure. Knows nothing of how the gain came about."""
 
-A document's first window holds its first tokens, so for the window only tokens behind it are looked
-at: what differs between those is the context alone. Intervals resample documents. Knows nothing of
-how the gain came about."""
-
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,17 +10,18 @@ from numpy.typing import NDArray
 from knnlm.datastore.entries import Entries
 from knnlm.evaluation.bootstrap import bootstrap, interval_95
 from knnlm.text.windows import cut_windows
+from knnlm_paper.conditions.place_in_text.condition import (
+    Correlation,
+    Dependence,
+    Quantities,
+    Range,
+    Third,
+    Thirds,
+)
 
 Numbers = NDArray[np.float64]
+Kind = Literal["window", "document"]
 _RANGES = 16
-
-
-class Correlation(NamedTuple):
-    """Pearson's r with its 95 % interval."""
-
-    r: float
-    low: float
-    high: float
 
 
 class _Tokens(NamedTuple):
@@ -38,56 +34,64 @@ class _Tokens(NamedTuple):
     values: Numbers
 
 
-def located(queries: Entries, whole: Entries, gain: Numbers) -> dict[str, Any]:
-    """Of the loss of every token of a text, and of a gain that is known for tokens drawn from
-    it."""
+def quantities_by_place(queries: Entries, whole: Entries, gain: Numbers) -> dict[Kind, Quantities]:
+    """The loss of every token of a text, and a gain that is known for tokens drawn from it, against
+    both kinds of places.
+
+    Args:
+        queries: The tokens whose gain is known.
+        whole: All tokens of the text.
+        gain: In nats.
+    """
     seen = context_lengths(
         [d.tokens for d in whole.documents], whole.meta["window"], whole.meta["stride"]
     )
     starts = np.cumsum([0] + [d.tokens - 1 for d in whole.documents])
-    measured = {}
-    for what, store, values in (
-        ("loss", whole, -whole.lm_logprob.astype(np.float64)),
-        ("gain", queries, gain),
-    ):
-        of, places = (store.table.columns[name].all() for name in ("document", "position"))
-        measured[what] = _Tokens(seen[starts[of] + places - 1], places, of, values)
+
+    def located(entries: Entries, values: Numbers) -> _Tokens:
+        of, at = (entries.table.columns[name].all() for name in ("document", "position"))
+        return _Tokens(seen[starts[of] + at - 1], at, of, values)
+
+    loss = located(whole, -whole.lm_logprob.astype(np.float64))
+    gained = located(queries, gain)
+    window, documents = whole.meta["window"], len(whole.documents)
+    kinds: tuple[Kind, ...] = ("window", "document")
     return {
-        place: {
-            what: _against(place, tokens, whole.meta["window"], len(whole.documents))
-            for what, tokens in measured.items()
-        }
-        for place in ("window", "document")
+        kind: Quantities(
+            loss=_dependence(kind, loss, window, documents),
+            gain=_dependence(kind, gained, window, documents),
+        )
+        for kind in kinds
     }
 
 
-def _against(place: str, tokens: _Tokens, window: int, documents: int) -> dict[str, Any]:
-    """One quantity against one place; places in the window are looked at behind a document's first
-    window alone."""
-    rows = (
+def _dependence(kind: Kind, tokens: _Tokens, window: int, documents: int) -> Dependence:
+    """One quantity against one kind of place; places in the window are looked at behind a
+    document's first window alone."""
+    some = (
         np.flatnonzero(tokens.document > window)
-        if place == "window"
+        if kind == "window"
         else np.arange(len(tokens.values))
     )
-    at, of, values = getattr(tokens, place)[rows], tokens.of[rows], tokens.values[rows]
-    found = correlation(at, values, of)
-    return {
-        "tokens": len(rows),
-        **({} if found is None else found._asdict()),
-        "ranges": _ranges(at, values),
-        "thirds": _thirds(at, values, of, documents),
-    }
+    at = (tokens.window if kind == "window" else tokens.document)[some]
+    of, values = tokens.of[some], tokens.values[some]
+    return Dependence(
+        tokens=len(some),
+        correlation=correlation(at, values, of),
+        ranges=_ranges(at, values),
+        thirds=_thirds(at, values, of, documents),
+    )
 
 
 def context_lengths(lengths: list[int], window: int, stride: int) -> NDArray[np.int64]:
     """For every predicted token of documents of these lengths, how many tokens before it the model
     saw."""
-    found = [
+    seen = [
         np.arange(w.first, w.stop + 1) - w.start
         for length in lengths
         for w in cut_windows(length, window, stride)
     ]
-    return np.concatenate(found)
+    return np.concatenate(seen)
 
 
 def correlation(
@@ -114,34 +118,31 @@ def _pearson(sums: Numbers) -> Numbers:
     """From (N, 6) sums of 1, x, y, x², y², xy; 0 where one of them does not vary."""
     n, x, y, xx, yy, xy = sums.T
     spread = np.sqrt(np.maximum(xx - x * x / n, 0) * np.maximum(yy - y * y / n, 0))
-    found: Numbers = np.divide(xy - x * y / n, spread, out=np.zeros_like(spread), where=spread > 0)
-    return found
+    r: Numbers = np.divide(xy - x * y / n, spread, out=np.zeros_like(spread), where=spread > 0)
+    return r
 
 
 def _thirds(
     at: NDArray[np.integer], values: Numbers, documents: NDArray[np.integer], count: int
-) -> dict[str, dict[str, list[float]]]:
-    """For each document, tokens and sums over the third of the tokens with the lowest and with the
-    highest places."""
+) -> Thirds:
     low, high = np.quantile(at, [1 / 3, 2 / 3]) if len(at) else (0.0, 0.0)
-    return {
-        name: {
-            "tokens": np.bincount(documents[some], minlength=count).astype(float).tolist(),
-            "sum": _rounded(np.bincount(documents[some], weights=values[some], minlength=count)),
-        }
-        for name, some in (("first", at <= low), ("last", at >= high))
-    }
+
+    def third(some: NDArray[np.bool_]) -> Third:
+        tokens = np.bincount(documents[some], minlength=count)
+        totals = np.bincount(documents[some], weights=values[some], minlength=count)
+        return Third(
+            tokens=tuple(tokens.astype(float).tolist()),
+            sum=tuple(round(float(total), 6) for total in totals),
+        )
+
+    return Thirds(first=third(at <= low), last=third(at >= high))
 
 
-def _rounded(values: NDArray[Any]) -> list[float]:
-    return [round(float(value), 6) for value in values]
-
-
-def _ranges(at: NDArray[np.integer], values: Numbers) -> list[dict[str, float]]:
+def _ranges(at: NDArray[np.integer], values: Numbers) -> tuple[Range, ...]:
     """Means over ranges of places with about as many tokens each."""
     order = np.argsort(at, kind="stable")
-    return [
-        {"place": float(at[some].mean()), "tokens": len(some), "mean": float(values[some].mean())}
+    return tuple(
+        Range(position=float(at[some].mean()), tokens=len(some), mean=float(values[some].mean()))
         for some in np.array_split(order, min(_RANGES, len(order)) or 1)
         if len(some)
-    ]
+    )

@@ -1,14 +1,14 @@
-"""Stolen probabilities: which words can no state make the LM's most probable one?
+"""Stolen probabilities: which tokens can no state make the LM's most probable one?
 
-    word v is reachable  ⟺  there is h with (W_v - W_u)·h > 0 for every other word u
+    token v is reachable  ⟺  there is h with (W_v - W_u)·h > 0 for every other token u
 
-An unreachable word lies inside the convex hull of the others (Demeter et al., 2020). Decided for
-every word, not for a sample: most are shown to be reachable by a state that is found by a
-perceptron, all words at once; for each of the rest a linear programme finds such a state or shows
-that there is none, with only those words as constraints that matter. "None" means none that leads
-by an angle of more than 1e-7: (W_v - W_u)·h ≤ 1e-7 for gaps of length one and |h| ≤ 1 in every
-coordinate, to the solver's precision. Words with equal rows take each other's place and count as
-unreachable. Knows nothing of LMs."""
+An unreachable token lies inside the convex hull of the others (Demeter et al., 2020). Decided for
+every token, not for a sample: most are shown to be reachable by a state that a perceptron finds,
+all tokens at once; for each of the rest a linear program finds such a state or shows that there is
+none, with only those tokens as constraints that matter. "None" means none that leads by an angle of
+more than 1e-7: (W_v - W_u)·h ≤ 1e-7 for gaps of length one and |h| ≤ 1 in every coordinate, to the
+solver's precision. Tokens with equal embeddings hide each other and count as unreachable. Knows
+nothing of LMs."""
 
 from typing import NamedTuple
 
@@ -25,67 +25,67 @@ _ANGLE = 1e-7
 
 
 class Reachable(NamedTuple):
-    """Which words can be the most probable, and how many needed a linear programme to know."""
+    """Which tokens can be the most probable, and how many needed a linear program to know."""
 
-    words: NDArray[np.bool_]
-    programmes: int
+    tokens: NDArray[np.bool_]
+    linear_programs: int
 
 
-def reachable_words(weight: NDArray[np.floating], rounds: int = 300) -> Reachable:
+def reachable_tokens(weight: NDArray[np.floating], rounds: int = 300) -> Reachable:
     """Of an output embedding (V, D)."""
     rows = np.asarray(weight, np.float64)
-    rows = rows - rows.mean(axis=0)  # the same for every word, so it changes no comparison
+    rows = rows - rows.mean(axis=0)  # the same for every token, so it changes no comparison
     rows = rows / max(float(np.abs(rows).max()), 1e-300)
-    states, found = _perceptron(rows, rounds)
-    rest = np.flatnonzero(~found)
-    for word in rest:
-        found[word] = _programme(rows, int(word), states[word])
-    return Reachable(found, len(rest))
+    states, reachable = _perceptron(rows, rounds)
+    rest = np.flatnonzero(~reachable)
+    for token in rest:
+        reachable[token] = _linear_program(rows, int(token), states[token])
+    return Reachable(reachable, len(rest))
 
 
 def _perceptron(
     rows: NDArray[np.float64], rounds: int
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """A state for every word, moved away from whichever word is still more probable; and for which
-    words it worked."""
+    """A state for every token, moved away from whichever token is still more probable; and for
+    which tokens it worked."""
     states = rows.copy()
-    found = np.zeros(len(rows), bool)
+    reachable = np.zeros(len(rows), bool)
     for _ in range(rounds):
-        left = np.flatnonzero(~found)
+        left = np.flatnonzero(~reachable)
         if not len(left):
             break
         for some in np.array_split(left, -(-len(left) * len(rows) // _AT_ONCE)):
             rival, ahead = _rivals(rows, some, states[some])
-            found[some] = ahead
+            reachable[some] = ahead
             gap = rows[some] - rows[rival]
             size = np.linalg.norm(gap, axis=1, keepdims=True)
             states[some] += np.where(ahead[:, None], 0.0, gap / np.maximum(size, 1e-300))
-    return states, found
+    return states, reachable
 
 
 def _rivals(
-    rows: NDArray[np.float64], words: NDArray[np.integer], states: NDArray[np.float64]
+    rows: NDArray[np.float64], tokens: NDArray[np.integer], states: NDArray[np.float64]
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """The most probable other word at each word's state, and whether the word itself is more
+    """The most probable other token at each token's state, and whether the token itself is more
     probable by more than rounding could do (rows are no longer than one in any coordinate)."""
     scores = states @ rows.T
-    own = scores[np.arange(len(words)), words].copy()
-    scores[np.arange(len(words)), words] = -np.inf
+    own = scores[np.arange(len(tokens)), tokens].copy()
+    scores[np.arange(len(tokens)), tokens] = -np.inf
     rival = scores.argmax(axis=1)
-    best = scores[np.arange(len(words)), rival]
+    best = scores[np.arange(len(tokens)), rival]
     return rival, own - best > _ROUNDING * rows.shape[1] * np.linalg.norm(states, axis=1)
 
 
-def _programme(rows: NDArray[np.float64], word: int, state: NDArray[np.float64]) -> bool:
-    """max t with g_u·h ≥ t for some words u, g_u = (W_v - W_u)/‖W_v - W_u‖ and |h| ≤ 1, words added
-    until they decide.
+def _linear_program(rows: NDArray[np.float64], token: int, state: NDArray[np.float64]) -> bool:
+    """max t with g_u·h ≥ t for some tokens u, g_u = (W_v - W_u)/‖W_v - W_u‖ and |h| ≤ 1, tokens
+    added until they decide.
 
-    If t is zero even for these, no state does it; if the state found is right for all words, one
-    does."""
-    gaps = np.delete(rows[word] - rows, word, axis=0)
+    If t is zero even for these, no state does it; if the state found is right for all tokens,
+    one does."""
+    gaps = np.delete(rows[token] - rows, token, axis=0)
     sizes = np.linalg.norm(gaps, axis=1, keepdims=True)
     if not sizes.all():
-        return False  # another word has the same row
+        return False  # another token has the same embedding
     gaps = gaps / sizes
     width = rows.shape[1]
     chosen = np.argsort(gaps @ state)[: 2 * width]
@@ -98,7 +98,7 @@ def _programme(rows: NDArray[np.float64], word: int, state: NDArray[np.float64])
         )
         if not solved.success:
             raise KnnlmError(
-                f"the linear programme of word {word} was not solved ({solved.message}): report it"
+                f"the linear program of token {token} was not solved ({solved.message}): report it"
             )
         if float(solved.x[-1]) <= _ANGLE:
             return False

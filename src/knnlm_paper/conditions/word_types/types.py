@@ -1,33 +1,19 @@
-"""Appendix D's analysis of words: how often each token type is helped, how long it is, how varied
-its neighbours are.
+"""Appendix D's analysis of words: how often each type is helped, how long it is, how varied the
+tokens around it are.
 
     H_forward(w) = -Σ p(after|w) log p(after|w)
     H_backward(w) = -Σ p(before|w) log p(before|w)
 
-over the bigrams of the stored text, in nats. "Word" is the paper's: a type of the vocabulary. Knows
-tokens and which of them were helped; nothing of how."""
+over the bigrams of the stored text, in nats. Knows tokens and which of them were helped; nothing of
+how."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from knnlm.datastore.entries import Entries
-from knnlm.evaluation.bootstrap import bootstrap, interval_95
-
-
-class WordType(NamedTuple):
-    """One token type of the test text. `exact` and `approximate` are the shares of its occurrences
-    that were helped."""
-
-    token: str
-    occurrences: int
-    length: int
-    forward: float
-    backward: float
-    exact: float
-    approximate: float
+from knnlm_paper.conditions.word_types.condition import WordType
 
 
 def word_types(
@@ -37,7 +23,7 @@ def word_types(
     exact: NDArray[np.bool_],
     approximate: NDArray[np.bool_],
     least: int,
-) -> list[WordType]:
+) -> tuple[WordType, ...]:
     """Every type that occurs at least `least` times, in the order of their ids."""
     counts = np.bincount(test.targets, minlength=test.vocab_size)
     helped = [
@@ -49,21 +35,21 @@ def word_types(
         entropies(before, after, test.vocab_size),
         entropies(after, before, test.vocab_size),
     )
-    found = []
+    types = []
     for token in np.flatnonzero(counts >= least):
         text = tokenizer.decode([int(token)])
-        found.append(
+        types.append(
             WordType(
-                text,
-                int(counts[token]),
-                len(text.strip()),
-                round(float(forward[token]), 4),
-                round(float(backward[token]), 4),
-                float(helped[0][token] / counts[token]),
-                float(helped[1][token] / counts[token]),
+                token=text,
+                occurrences=int(counts[token]),
+                length=len(text.strip()),
+                forward=round(float(forward[token]), 4),
+                backward=round(float(backward[token]), 4),
+                exact=float(helped[0][token] / counts[token]),
+                approximate=float(helped[1][token] / counts[token]),
             )
         )
-    return found
+    return tuple(types)
 
 
 def bigrams(store: Entries) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
@@ -81,35 +67,5 @@ def entropies(
     of = pairs // vocab_size
     totals = np.bincount(of, weights=counts, minlength=vocab_size)
     share = counts / totals[of]
-    found = np.bincount(of, weights=-share * np.log(share), minlength=vocab_size)
-    return np.asarray(found, np.float64)
-
-
-class Trend(NamedTuple):
-    """A line through points by least squares: slope, intercept, and the slope's 95% interval by
-    bootstrap."""
-
-    slope: float
-    intercept: float
-    low: float
-    high: float
-
-
-def trend(x: Sequence[float], y: Sequence[float], samples: int = 2000, seed: int = 0) -> Trend:
-    """The trend line of a scatter; whole points are resampled."""
-    xs, ys = np.asarray(x, np.float64), np.asarray(y, np.float64)
-    slope = float(_slopes(np.ones((1, len(xs))), xs, ys)[0])
-    slopes = bootstrap(
-        lambda counts: _slopes(counts, xs, ys), len(xs), samples=samples, seed=seed, one_by_one=True
-    )
-    return Trend(slope, float(ys.mean() - slope * xs.mean()), *interval_95(slopes))
-
-
-def _slopes(
-    counts: NDArray[np.float64], x: NDArray[np.float64], y: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """The slope of the line through each draw of points; 0 where x does not vary."""
-    means = (counts @ x) / counts.sum(axis=1)
-    centered = x - means[:, None]
-    spread = (counts * centered**2).sum(axis=1)
-    return np.divide((counts * centered) @ y, spread, out=np.zeros_like(spread), where=spread > 0)
+    entropy = np.bincount(of, weights=-share * np.log(share), minlength=vocab_size)
+    return np.asarray(entropy, np.float64)
