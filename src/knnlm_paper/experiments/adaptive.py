@@ -1,4 +1,4 @@
-"""Appendix C.1: the same number of embeddings in all, more of them for words that are frequent or
+"""Appendix C.1: the same number of embeddings in all, more of them for tokens that are frequent or
 hard."""
 
 from knnlm_paper.conditions import Learned
@@ -20,5 +20,5 @@ def experiment(scale: Scale) -> Experiment:
     ]
     labels = ("tab:adaptive_results", "appendix C.1", "app:bottleneck-detail")
     return Experiment(
-        "adaptive", "Embeddings for the words that need them", labels, tuple(conditions)
+        "adaptive", "Embeddings for the tokens that need them", labels, tuple(conditions)
     )

@@ -1,4 +1,4 @@
-"""Figure and appendix B: n embeddings for each word, one recipe for all n."""
+"""Figure and appendix B: n embeddings for each token, one recipe for all n."""
 
 from knnlm_paper.conditions import Learned
 from knnlm_paper.experiments.experiment import Experiment
@@ -20,4 +20,4 @@ def experiment(scale: Scale) -> Experiment:
         "tab:softmax_bottleneck",
         "app:detail_result_increasing_nv",
     )
-    return Experiment("capacity", "More embeddings for each word", labels, tuple(conditions))
+    return Experiment("capacity", "More embeddings for each token", labels, tuple(conditions))

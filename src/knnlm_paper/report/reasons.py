@@ -105,7 +105,8 @@ def told(reason: Reason, named: Named) -> list[Told]:
     """What was measured of a reason."""
     found = []
     for name, shown in reason.claims:
-        one, own = _at_one(named, name), named.get(f"{name} ({FIELDS['own_tau']})") or named.get(name)
+        one = _at_one(named, name)
+        own = named.get(f"{name} ({FIELDS['own_tau']})") or named.get(name)
         if own is not None:
             says = outcome(own) if one is None else reading(one.verdict, own.verdict)
             found.append(Told(shown, one, own, named.get(f"{name}{OVER_CALIBRATED}"), says))
