@@ -1,16 +1,18 @@
-"""The paper: one recipe for each of its tables and figures, what it printed, what is claimed, what
-came out here.
+"""The paper: an experiment for each of its tables and figures, what it printed, what is claimed,
+what came out here.
 
-    scales      how large: which text, which base LMs, which k, fractions, seeds
-    rows        what one measurement is: an Arm names every symbol of the equation
-    recipes/    one file for each question; a recipe is a name, the paper's labels and its rows
-    plan        the work that rows share: LMs, stores, indexes, searches, each once
-    workshop    does that work, or finds it done
-    measure     a row → its record
-    runner      rows → records on disk, resumable
-    expected    every number the paper printed
-    findings    its claims as checks over records
-    present/    records → RESULTS.md, a page, figures
+    scales         how large: which text, which base LMs, which k, fractions, seeds
+    retrieval      one way of retrieving: a value for every symbol of the equation
+    measurement    what measurements have in common
+    conditions/    one file for each kind of condition: settings, needs, cost, measurement
+    measuring/     the work that conditions share while they are measured
+    experiments/   one file for each question: a name, the paper's labels and conditions
+    plan           what they would cost              runner     experiments → records on disk
+    results        the records of a folder, and what is asked of them
+    expected       every number that the paper printed
+    claims, findings …   its claims as checks over results
+    report/        results → RESULTS.md, a page, figures
 
-A recipe knows nothing of files; the workshop knows nothing of recipes.
+An experiment knows nothing of files; what is measured knows nothing of experiments. Reading results
+needs no torch.
 """

@@ -1,13 +1,13 @@
 """Claims of our own about substitutes of the store: how near to the neighbours' gain one comes
 without a search. Knows no records."""
 
-from knnlm_paper.experiments.baselines import exactly, paper_arm
-from knnlm_paper.experiments.beyond import combinations, network, taught
-from knnlm_paper.experiments.clusters import pressed
+from knnlm_paper.conditions import Combined, FullDatastore, Learned
+from knnlm_paper.experiments.beyond import combinations, mlp, taught
+from knnlm_paper.experiments.clusters import clusters_of
 from knnlm_paper.experiments.substitutes import STATES, both
 from knnlm_paper.findings import Claim, better, gain, times
 from knnlm_paper.learned_claims import recovers
-from knnlm_paper.rows import Combined, Learned, Unmasked
+from knnlm_paper.retrieval import exactly, paper_retrieval
 from knnlm_paper.scales import Scale
 
 NEARLY_ALL = 0.9
@@ -20,18 +20,18 @@ def beyond_claims(scale: Scale) -> tuple[Claim, ...]:
         claim
         for name, row in _tried(scale)
         for claim in (
-            recovers(scale, name, row, NEARLY_ALL, "tuned", "base"),
+            recovers(scale, name, row, NEARLY_ALL, "own_tau", "base"),
             recovers(scale, name, row, NEARLY_ALL, "on_calibrated", "calibrated"),
         )
     ]
-    knn = exactly(paper_arm(scale))
+    knn = exactly(paper_retrieval(scale))
     calibrated = Claim(
         name=f"calibrating the LM: {NEARLY_ALL:.0%} of the neighbours' gain",
         where="beyond",
         margin=0.0,
         says="A temperature and a unigram share, nothing retrieved or learned.",
-        given=gain(knn, "tuned"),
-        terms=(*gain(knn, "calibrated"), *times(-NEARLY_ALL, gain(knn, "tuned"))),
+        given=gain(knn, "own_tau"),
+        terms=(*gain(knn, "calibrated"), *times(-NEARLY_ALL, gain(knn, "own_tau"))),
     )
     helped = Combined((Learned(),), (knn,))
     more = combinations(scale)[-1]
@@ -43,7 +43,7 @@ def beyond_claims(scale: Scale) -> tuple[Claim, ...]:
             name="neighbours still help beside a head on att",
             where="beyond",
             says="What they add is not all learned.",
-            terms=better(helped, Learned(), "tuned"),
+            terms=better(helped, Learned(), "own_tau"),
         ),
         Claim(
             name="neighbours still help beside all substitutes",
@@ -60,22 +60,22 @@ def _tried(scale: Scale) -> list[tuple[str, Learned | Combined]]:
     return [
         ("a head on att", Learned()),
         ("heads on att and ffn", both()),
-        ("a network", network(scale)),
-        (f"{n}V clusters of att, learned further", pressed("att", n, fitted=True)),
+        ("a network", mlp(scale)),
+        (f"{n}V clusters of att, learned further", clusters_of("att", n, fitted=True)),
         *(
-            (f"{size:g}V clusters of {state}", pressed(state, size))
+            (f"{size:g}V clusters of {state}", clusters_of(state, size))
             for size in (*scale.learning.fewer[:1], n)
             for state in STATES
         ),
         *(
             (
-                f"{'a network' if row.kind == 'network' else 'a head on att'}, {row.soft:.0%} "
+                f"{'a network' if row.component == 'mlp' else 'a head on att'}, {row.soft:.0%} "
                 "taught by neighbours",
                 row,
             )
             for row in taught(scale)
         ),
-        *((f"{describe(row)}", row) for row in combinations(scale) if not row.neighbours),
+        *((row.label, row) for row in combinations(scale) if not row.neighbors),
     ]
 
 
@@ -88,21 +88,7 @@ def _alike(scale: Scale) -> list[Claim]:
             where="beyond",
             sense="same",
             says="Pressing the store loses little of what it says without a mask.",
-            terms=better(pressed(state, n), Unmasked(state=state), "on_calibrated"),
+            terms=better(clusters_of(state, n), FullDatastore(state=state), "on_calibrated"),
         )
         for state in STATES
     ]
-
-
-def describe(row: Combined) -> str:
-    """A combination in words."""
-
-    def part(p: Learned) -> str:
-        named = {"network": "a network", "clusters": f"clusters of {p.state}"}
-        return named.get(p.kind, f"a head on {p.state}") + (
-            " taught by neighbours" if p.soft else ""
-        )
-
-    return " + ".join(
-        [*map(part, row.parts), *(f"neighbours ({arm.state})" for arm in row.neighbours)]
-    )

@@ -8,13 +8,12 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from knnlm_paper.expected import printed, published
-from knnlm_paper.experiments.baselines import exactly, paper_arm
 from knnlm_paper.experiments.sizes import compared
-from knnlm_paper.findings import Claim, Term, better, gain, less
-from knnlm_paper.rows import Arm
+from knnlm_paper.findings import Claim, Term, better, gain, less, term
+from knnlm_paper.retrieval import Retrieval, exactly, paper_retrieval
 from knnlm_paper.scales import Scale
 
-FIELDS = {"tau_1": "τ = 1", "shared": "one τ for all", "tuned": "each at its own τ"}
+FIELDS = {"tau_1": "τ = 1", "one_tau": "one τ for all", "own_tau": "each at its own τ"}
 """τ = 1 as the paper has it; the τ that is best for the paper's own arm, which its τ = 1 was near;
 and tuned."""
 
@@ -30,7 +29,9 @@ def claims(scale: Scale) -> tuple[Claim, ...]:
     )
 
 
-def _each_tau(name: str, says: str, where: str, a: Arm, b: Arm, paper: float | None) -> list[Claim]:
+def _each_tau(
+    name: str, says: str, where: str, a: Retrieval, b: Retrieval, paper: float | None
+) -> list[Claim]:
     """That a is better than b, at each of the three temperatures; the paper's effect stands beside
     those not tuned."""
     return [
@@ -39,14 +40,14 @@ def _each_tau(name: str, says: str, where: str, a: Arm, b: Arm, paper: float | N
             says=says,
             where=where,
             terms=better(a, b, field),
-            paper=paper if field != "tuned" else None,
+            paper=paper if field != "own_tau" else None,
         )
         for field, words in FIELDS.items()
     ]
 
 
 def _states(scale: Scale) -> list[Claim]:
-    att, ffn = paper_arm(scale), replace(paper_arm(scale), state="ffn")
+    att, ffn = paper_retrieval(scale), replace(paper_retrieval(scale), state="ffn")
     att_ip, ffn_ip = replace(att, metric="ip"), replace(ffn, metric="ip")
     where, label = "section 3", "tab:knn_baselines"
     found = [
@@ -55,7 +56,7 @@ def _states(scale: Scale) -> list[Claim]:
             says="The kNN-LM's perplexity is lower than the base LM's.",
             where=where,
             terms=gain(arm, field),
-            paper=_gain(label, arm) if field != "tuned" else None,
+            paper=_gain(label, arm) if field != "own_tau" else None,
         )
         for arm, search in ((att, ""), (exactly(att), ", exact search"))
         for field, words in FIELDS.items()
@@ -103,7 +104,7 @@ def _states(scale: Scale) -> list[Claim]:
 
 
 def _models(scale: Scale) -> list[Claim]:
-    small, large = paper_arm(scale, scale.widths[0]), paper_arm(scale, scale.widths[-1])
+    small, large = paper_retrieval(scale, scale.widths[0]), paper_retrieval(scale, scale.widths[-1])
     theirs = {row.name: row.change for row in published()["tab:knn_other_models"]}
     least = (1 + theirs["GPT2-large"]) / (1 + theirs["Distilled-GPT2"]) - 1
     others = (*(lm for lm in scale.widths if lm != "main"), *(other.name for other in scale.others))
@@ -112,7 +113,7 @@ def _models(scale: Scale) -> list[Claim]:
             name=f"kNN helps {lm}",
             says="It improves every base LM.",
             where="appendix A",
-            terms=gain(paper_arm(scale, lm), "tuned"),
+            terms=gain(paper_retrieval(scale, lm), "own_tau"),
         )
         for lm in others
     ] + [
@@ -121,19 +122,19 @@ def _models(scale: Scale) -> list[Claim]:
             says="The larger the LM, the smaller the gain.",
             where="appendix A",
             terms=gain(small, field) + less(gain(large, field)),
-            paper=least if field != "tuned" else None,
+            paper=least if field != "own_tau" else None,
         )
         for field, words in FIELDS.items()
     ]
 
 
 def mean_over_draws(
-    scale: Scale, arm: Arm, fraction: float, field: str, weight: float
+    scale: Scale, arm: Retrieval, fraction: float, field: str, weight: float
 ) -> tuple[Term, ...]:
     """A random part of the store, averaged over the parts that were drawn."""
     draws = range(scale.draws if fraction < 1 else 1)
     return tuple(
-        Term(weight / len(draws), replace(arm, fraction=fraction, draw=d), field) for d in draws
+        term(weight / len(draws), replace(arm, fraction=fraction, draw=d), field) for d in draws
     )
 
 
@@ -141,11 +142,14 @@ def _sizes(scale: Scale) -> list[Claim]:
     where = "section 4.2"
     first, middle, last = compared(scale)
     found = []
-    for arm, search in ((paper_arm(scale), ""), (exactly(paper_arm(scale)), ", exact search")):
+    for arm, search in (
+        (paper_retrieval(scale), ""),
+        (exactly(paper_retrieval(scale)), ", exact search"),
+    ):
         for field, words in FIELDS.items():
 
             def at(
-                fraction: float, weight: float, arm: Arm = arm, field: str = field
+                fraction: float, weight: float, arm: Retrieval = arm, field: str = field
             ) -> tuple[Term, ...]:
                 return mean_over_draws(scale, arm, fraction, field, weight)
 
@@ -155,7 +159,7 @@ def _sizes(scale: Scale) -> list[Claim]:
                     name=f"{first:.0%} of the store helps{search} ({words})",
                     where=where,
                     says="Even a small part of the store helps.",
-                    terms=(*at(first, 1.0), Term(-1.0, small, "base")),
+                    terms=(*at(first, 1.0), term(-1.0, small, "base")),
                 ),
                 Claim(
                     name=f"{last:.0%} to 100% still helps{search} ({words})",
@@ -186,14 +190,14 @@ def _sizes(scale: Scale) -> list[Claim]:
 class _Settings(NamedTuple):
     """The three settings of Table 3."""
 
-    approximate: Arm
-    rescored: Arm
-    real: Arm
+    approximate: Retrieval
+    rescored: Retrieval
+    real: Retrieval
 
 
 def _settings(scale: Scale) -> _Settings:
-    arm = paper_arm(scale)
-    return _Settings(arm, replace(arm, score="real"), exactly(arm))
+    arm = paper_retrieval(scale)
+    return _Settings(arm, replace(arm, score="exact"), exactly(arm))
 
 
 def _approximation(scale: Scale) -> list[Claim]:
@@ -218,7 +222,7 @@ def _approximation(scale: Scale) -> list[Claim]:
     whole, part = ratio(label, rescored, index), ratio(label, real, rescored)
     assert whole is not None
     assert part is not None
-    for field in ("tau_1", "shared"):
+    for field in ("tau_1", "one_tau"):
         score, mask = better(index, rescored, field), better(rescored, real, field)
         found += [
             Claim(
@@ -241,13 +245,13 @@ def _approximation(scale: Scale) -> list[Claim]:
             name="real score beats FAISS score (each at its own τ)",
             where="section 5.2",
             says="On the whole store accurate distances are better once τ is tuned.",
-            terms=better(rescored, index, "tuned"),
+            terms=better(rescored, index, "own_tau"),
         ),
         Claim(
             name="the mask matters more than the score (each at its own τ)",
             where="section 5.2",
             says="Approximate neighbours, not approximate scores, are what helps.",
-            terms=better(rescored, real, "tuned") + less(better(index, rescored, "tuned")),
+            terms=better(rescored, real, "own_tau") + less(better(index, rescored, "own_tau")),
         ),
     ]
     return [*found, *_small_store(scale)]
@@ -258,7 +262,7 @@ def _small_store(scale: Scale) -> list[Claim]:
     where, words = "section 5.2", f"{scale.small:.0%} of the store"
     index, rescored, real = _settings(scale)
 
-    def lead(a: Arm, b: Arm, field: str) -> tuple[Term, ...]:
+    def lead(a: Retrieval, b: Retrieval, field: str) -> tuple[Term, ...]:
         return mean_over_draws(scale, a, scale.small, field, 1.0) + mean_over_draws(
             scale, b, scale.small, field, -1.0
         )
@@ -290,7 +294,7 @@ def _small_store(scale: Scale) -> list[Claim]:
             name="a small store gains more from approximation (each at its own τ)",
             where=where,
             says="It needs the regularisation more.",
-            terms=lead(index, real, "tuned") + less(better(index, real, "tuned")),
+            terms=lead(index, real, "own_tau") + less(better(index, real, "own_tau")),
         )
     )
     return found
@@ -305,27 +309,27 @@ def _temperature(scale: Scale) -> list[Claim]:
             name="τ = 1 is near the best for FAISS mask and score",
             says="Tuning τ there gives next to nothing.",
             where=where,
-            terms=better(index, index, "tuned", "tau_1"),
+            terms=better(index, index, "own_tau", "tau_1"),
             sense="same",
         ),
         Claim(
             name=f"τ = 1 is near the best for FAISS mask and score, {scale.small:.0%} of the store",
             where=where,
             says="So too on a small store.",
-            terms=better(small, small, "tuned", "tau_1"),
+            terms=better(small, small, "own_tau", "tau_1"),
             sense="same",
         ),
         Claim(
             name="tuning τ matters for FAISS mask, real score",
             says="τ = 1 is not the best for real scores.",
             where=where,
-            terms=better(rescored, rescored, "tuned", "tau_1"),
+            terms=better(rescored, rescored, "own_tau", "tau_1"),
         ),
         Claim(
             name="tuning τ matters for real mask, real score",
             says="τ = 1 is not the best for exact search (the paper: as much as 3.7 %).",
             where=where,
-            terms=better(real, real, "tuned", "tau_1"),
+            terms=better(real, real, "own_tau", "tau_1"),
             paper=next(row.cells["gap"] for row in published()["text"] if "gap" in row.cells),
         ),
         *(
@@ -333,7 +337,7 @@ def _temperature(scale: Scale) -> list[Claim]:
                 name=f"its own τ beats the one τ for all ({words})",
                 where=where,
                 says="What is best for the paper's arm is not the best for another.",
-                terms=better(arm, arm, "tuned", "shared"),
+                terms=better(arm, arm, "own_tau", "one_tau"),
             )
             for words, arm in (
                 ("att, exact search", real),
@@ -343,17 +347,17 @@ def _temperature(scale: Scale) -> list[Claim]:
     ]
 
 
-def _gain(label: str, arm: Arm) -> float | None:
+def _gain(label: str, arm: Retrieval) -> float | None:
     row = _printed(label, arm)
     return None if row is None else 1 / (1 + row) - 1
 
 
-def ratio(label: str, worse: Arm, best: Arm) -> float | None:
+def ratio(label: str, worse: Retrieval, best: Retrieval) -> float | None:
     """ppl(worse)/ppl(best) - 1, as printed."""
     a, b = _printed(label, worse), _printed(label, best)
     return None if a is None or b is None else (1 + a) / (1 + b) - 1
 
 
-def _printed(label: str, arm: Arm) -> float | None:
-    row = printed(label, state=arm.state, metric=arm.metric, mask=arm.mask, score=arm.score)
+def _printed(label: str, arm: Retrieval) -> float | None:
+    row = printed(label, state=arm.state, metric=arm.metric, search=arm.search, score=arm.score)
     return None if row is None else row.change

@@ -14,7 +14,7 @@ def reproduce(
         list[str] | None,
         typer.Argument(
             metavar="[NAME…|all]",
-            help="Recipes, or labels of the paper's tables and figures; all is every one.",
+            help="Experiments, or labels of the paper's tables and figures; all is every one.",
         ),
     ] = None,
     scale: Annotated[
@@ -41,12 +41,12 @@ def reproduce(
         list[str] | None,
         typer.Option(
             "--model",
-            help="A further base LM for recipe 'models': folder, "
+            help="A further base LM for experiment 'models': folder, "
             "hub name or .gguf file (repeatable).",
         ),
     ] = None,
     list_: Annotated[
-        bool, typer.Option("--list", help="Show the recipes and what they cover; run nothing.")
+        bool, typer.Option("--list", help="Show the experiments and what they cover; run nothing.")
     ] = False,
     plan: Annotated[
         bool, typer.Option("--plan", help="Show the work, its time and disk; run nothing.")
@@ -64,22 +64,24 @@ def reproduce(
     """
     from knnlm.cli.options import show
     from knnlm.errors import UsageError
-    from knnlm_paper.experiments import chosen, recipes
+    from knnlm_paper.experiments import all_experiments, chosen
     from knnlm_paper.scales import scale_named, with_models
 
     size = with_models(scale_named(scale), model or [])
     if list_:
-        every = recipes(size)
+        every = all_experiments(size)
         listed = [
-            {"name": r.name, "labels": list(r.labels), "title": r.title, "rows": len(r.rows)}
-            for r in every
+            {"name": e.name, "labels": list(e.labels), "title": e.title, "rows": len(e.conditions)}
+            for e in every
         ]
-        lines = [f"{r.name:16} {len(r.rows):4} rows  {r.title}{_labels(r.labels)}" for r in every]
+        lines = [
+            f"{e.name:16} {len(e.conditions):4} conditions  {e.title}{_labels(e.labels)}"
+            for e in every
+        ]
         lines += [
             "",
-            f"Rows at scale {size.name} (--scale has others). A label or a table's number (table3) "
-            "names a "
-            "recipe too.",
+            f"Conditions at scale {size.name} (--scale has others). A label or a table's number "
+            "(table3) names an experiment too.",
         ]
         show(json, {"recipes": listed}, lines)
         return
@@ -88,7 +90,9 @@ def reproduce(
         _show_report(folder, size, json, {}, [])
         return
     if not names:
-        raise UsageError("no recipe given: name some (see knnlm reproduce --list), or write 'all'")
+        raise UsageError(
+            "no experiment given: name some (see knnlm reproduce --list), or write 'all'"
+        )
     from knnlm_paper.runner import check_data
     from knnlm_paper.runner import reproduce as run
 
@@ -100,7 +104,7 @@ def reproduce(
 
     done = run(wanted, size, folder, data)
     fields = {"rows": done.conditions, "measured": done.measured, "seconds": round(done.seconds, 1)}
-    line = f"{done.conditions} rows ({done.measured} measured now, {done.seconds:,.0f} s)"
+    line = f"{done.conditions} conditions ({done.measured} measured now, {done.seconds:,.0f} s)"
     _show_report(folder, size, json, fields, [line])
 
 
@@ -125,10 +129,10 @@ def _labels(labels: tuple[str, ...]) -> str:
 
 def _show_plan(wanted: Any, size: Any, json: bool) -> None:
     from knnlm.cli.options import show
-    from knnlm_paper.conditions import unique_rows
+    from knnlm_paper.experiments import unique_conditions
     from knnlm_paper.plan import plan
 
-    planned = plan(unique_rows(wanted), size)
+    planned = plan(unique_conditions(wanted), size)
     fields = {
         "scale": size.name,
         "rows": planned.conditions,
@@ -138,9 +142,9 @@ def _show_plan(wanted: Any, size: Any, json: bool) -> None:
         "steps": [s._asdict() for s in planned.steps],
     }
     lines = [
-        f"{planned.conditions} rows, {len(planned.steps)} steps, about {_time(planned.seconds)} at "
-        f"{planned.speed / 1e9:,.0f} billion operations a second (measured now), "
-        f"{_size(planned.bytes)} of disk",
+        f"{planned.conditions} conditions, {len(planned.steps)} steps, about "
+        f"{_time(planned.seconds)} at {planned.speed / 1e9:,.0f} billion operations a second "
+        f"(measured now), {_size(planned.bytes)} of disk",
         "",
         *_kinds(planned.steps),
         "",

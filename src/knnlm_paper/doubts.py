@@ -4,24 +4,24 @@ Knows no records."""
 from dataclasses import replace
 
 from knnlm_paper.claims import FIELDS, ratio
+from knnlm_paper.conditions import FullDatastore, Learned
 from knnlm_paper.expected import printed_row, published
 from knnlm_paper.experiments.audit import paper_share
-from knnlm_paper.experiments.baselines import exactly, paper_arm
 from knnlm_paper.experiments.substitutes import STATES
 from knnlm_paper.findings import OVER, OVER_CALIBRATED, Claim, better, gain, less
-from knnlm_paper.rows import Learned, Unmasked
+from knnlm_paper.retrieval import exactly, paper_retrieval
 from knnlm_paper.scales import Scale
 
 
 def doubts(scale: Scale) -> tuple[Claim, ...]:
     """A sceptic's."""
-    arm = paper_arm(scale)
+    arm = paper_retrieval(scale)
     found = [
         Claim(
             name="kNN beats the calibrated LM",
             says="More is gained than a temperature and a unigram share would gain.",
             where="sceptic",
-            terms=gain(exactly(arm), "tuned", "calibrated"),
+            terms=gain(exactly(arm), "own_tau", "calibrated"),
         ),
         Claim(
             name="kNN helps the calibrated LM",
@@ -38,7 +38,7 @@ def doubts(scale: Scale) -> tuple[Claim, ...]:
                 name=all_beat_nearest(scale, state, over),
                 where="sceptic",
                 says="The mask costs something: farther rows have a say too.",
-                terms=better(Unmasked(state=state), near, field),
+                terms=better(FullDatastore(state=state), near, field),
             )
             for field, (_, over) in OVER.items()
         ]
@@ -49,7 +49,7 @@ def doubts(scale: Scale) -> tuple[Claim, ...]:
                 name=f"{width} principal components beat all",
                 says="PCA of the keys lowers perplexity (He et al., 2021).",
                 where="section 5.2",
-                terms=better(replace(exactly(arm), width=width), exactly(arm), "tuned"),
+                terms=better(replace(exactly(arm), width=width), exactly(arm), "own_tau"),
                 paper=theirs["before"] / theirs["after"] - 1
                 if width == scale.components[0]
                 else None,
@@ -62,7 +62,7 @@ def doubts(scale: Scale) -> tuple[Claim, ...]:
                 name=f"{factory} with {nprobe} probed beats exact search",
                 says="This approximation helps.",
                 where="section 5.2",
-                terms=better(other, exactly(arm), "tuned"),
+                terms=better(other, exactly(arm), "own_tau"),
             )
         )
     return tuple(found)
@@ -70,13 +70,13 @@ def doubts(scale: Scale) -> tuple[Claim, ...]:
 
 def _over_calibrated(scale: Scale) -> list[Claim]:
     """The paper's first two reasons where only what retrieval itself knows can gain."""
-    arm = paper_arm(scale)
+    arm = paper_retrieval(scale)
     ffn, real = replace(arm, state="ffn"), exactly(arm)
     leads = {
         "att beats ffn": (arm, ffn),
         "att beats ffn, exact search": (real, exactly(ffn)),
         "approximate beats exact search": (arm, real),
-        "FAISS mask beats real mask": (replace(arm, score="real"), real),
+        "FAISS mask beats real mask": (replace(arm, score="exact"), real),
     }
     return [
         Claim(
@@ -91,7 +91,7 @@ def _over_calibrated(scale: Scale) -> list[Claim]:
 
 def all_beat_nearest(scale: Scale, state: str, over: str = "") -> str:
     """The name of a claim about the mask."""
-    return f"all rows beat the nearest {paper_arm(scale).k:,} ({state}{over}, own τ)"
+    return f"all rows beat the nearest {paper_retrieval(scale).k:,} ({state}{over}, own τ)"
 
 
 def audit(scale: Scale) -> tuple[Claim, ...]:
@@ -111,7 +111,7 @@ def _zeros(scale: Scale) -> list[Claim]:
     found = []
     share = paper_share(scale)
     for field, words in FIELDS.items():
-        clean = paper_arm(scale)
+        clean = paper_retrieval(scale)
         dirty = replace(clean, zeros=share)
         hurts_index = better(clean, dirty, field)
         hurts_exact = better(exactly(clean), exactly(dirty), field)
@@ -147,7 +147,7 @@ def _zeros(scale: Scale) -> list[Claim]:
 
 
 def _split(scale: Scale) -> list[Claim]:
-    arm = paper_arm(scale)
+    arm = paper_retrieval(scale)
     return [
         Claim(
             name="λ tuned on the reported text changes little (τ = 1)",
@@ -160,7 +160,7 @@ def _split(scale: Scale) -> list[Claim]:
 
 
 def _sign(scale: Scale) -> list[Claim]:
-    ffn = replace(paper_arm(scale), state="ffn")
+    ffn = replace(paper_retrieval(scale), state="ffn")
     right, committed = replace(ffn, metric="ip"), replace(ffn, score="flipped")
     return [
         Claim(
@@ -178,7 +178,7 @@ def _sign(scale: Scale) -> list[Claim]:
             terms=better(ffn, committed, field),
             paper=ratio("tab:knn_baselines", right, ffn),
         )
-        for field in ("tau_1", "shared")
+        for field in ("tau_1", "one_tau")
     ]
 
 
@@ -202,13 +202,13 @@ def _learned(scale: Scale) -> list[Claim]:
             where="audit F5",
             paper=(1 + many) / (1 + one) - 1,
             says="F5: the paper's loss is there by one recipe too.",
-            terms=better(Learned(), Learned(size=most), "tuned"),
+            terms=better(Learned(), Learned(size=most), "own_tau"),
         )
     ]
 
 
 def _precision(scale: Scale) -> list[Claim]:
-    rescored = replace(paper_arm(scale), score="real")
+    rescored = replace(paper_retrieval(scale), score="exact")
     half, real = replace(rescored, score="half"), exactly(rescored)
     return [
         Claim(
@@ -231,7 +231,7 @@ def _precision(scale: Scale) -> list[Claim]:
 
 
 def _norm(scale: Scale) -> list[Claim]:
-    att = exactly(paper_arm(scale))
+    att = exactly(paper_retrieval(scale))
     raw, earlier = replace(att, state="att-raw"), replace(att, state="att-earlier")
     ffn, normed = replace(att, state="ffn"), replace(att, state="ffn-normed")
     found = []
@@ -268,8 +268,8 @@ def _norm(scale: Scale) -> list[Claim]:
 def _temperature(scale: Scale) -> list[Claim]:
     """F7: how much of each lead at one τ is left when both arms have their own; asked only where
     there is a lead."""
-    att, ffn = paper_arm(scale), replace(paper_arm(scale), state="ffn")
-    rescored, real = replace(att, score="real"), exactly(att)
+    att, ffn = paper_retrieval(scale), replace(paper_retrieval(scale), state="ffn")
+    rescored, real = replace(att, score="exact"), exactly(att)
     leads = {
         "att's lead over ffn": (att, ffn),
         "att's lead over ffn, exact search": (real, exactly(ffn)),
@@ -282,9 +282,9 @@ def _temperature(scale: Scale) -> list[Claim]:
             name=f"most of {name} is temperature",
             says="F7: the lead at one τ is more than twice that at tuned τ.",
             where="audit F7",
-            terms=better(a, b, "shared") + 2 * less(better(a, b, "tuned")),
+            terms=better(a, b, "one_tau") + 2 * less(better(a, b, "own_tau")),
             margin=0.0,
-            given=better(a, b, "shared"),
+            given=better(a, b, "one_tau"),
         )
         for name, (a, b) in leads.items()
     ]

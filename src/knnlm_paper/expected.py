@@ -17,7 +17,8 @@ class Published(NamedTuple):
     name: str
     base: float | None
     cells: Mapping[str, float]
-    arm: Mapping[str, str]
+    setting: Mapping[str, str]
+    """As a `Retrieval` has them."""
     fields: Mapping[str, Any]
     """The row as it is in the file."""
 
@@ -39,9 +40,9 @@ def published() -> dict[str, tuple[Published, ...]]:
     }
 
 
-def printed(label: str, **arm: str) -> Published | None:
+def printed(label: str, **setting: str) -> Published | None:
     """The row of a table whose settings are these, if the paper has it."""
-    return next((row for row in published()[label] if dict(row.arm) == arm), None)
+    return next((row for row in published()[label] if dict(row.setting) == setting), None)
 
 
 def printed_row(label: str, **fields: object) -> Published:
@@ -55,4 +56,4 @@ def _row(label: str, table: Mapping[str, Any], row: Mapping[str, Any]) -> Publis
     cells = {name: float(value) for name, value in row.items() if isinstance(value, int | float)}
     where = str(row.get("where", table["where"]))
     base = row.get("base", table.get("base"))
-    return Published(label, where, str(row["name"]), base, cells, row.get("arm", {}), row)
+    return Published(label, where, str(row["name"]), base, cells, row.get("setting", {}), row)

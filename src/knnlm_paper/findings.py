@@ -1,4 +1,4 @@
-"""Claims as checks over records: an effect, its interval, and a verdict.
+"""Claims as checks over results: an effect, its interval, and a verdict.
 
 A claim is a weighted sum of log-likelihoods of rows, Δ = Σ c·log p. Its effect is exp(Δ/words) - 1,
 the relative change of perplexity per word that Δ stands for: S(att) - S(ffn) gives
@@ -14,10 +14,10 @@ because words cut into more pieces have smaller changes for each piece.
 The interval is a paired bootstrap over documents. Where a claim was measured for several seeds, of
 the LM or of what is learned from it, each document's Δ is averaged over them first, and the effect
 of every seed is shown; what varies from LM to LM, from index to index and from draw to draw is not
-in the interval. Knows records only."""
+in the interval. Knows results only."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -25,26 +25,34 @@ from numpy.typing import NDArray
 
 from knnlm.errors import KnnlmError
 from knnlm.evaluation.bootstrap import bootstrap_means, interval_95
-from knnlm_paper.rows import Arm, Combined, Ensemble, Learned, Listed, Unmasked
+from knnlm_paper.conditions import KNN, PaperCondition
+from knnlm_paper.results import Results
+from knnlm_paper.retrieval import Retrieval
 
-Records = Mapping[str, Mapping[str, Any]]
 Verdict = Literal["holds", "does not hold", "undecided", "no question", "not measured"]
-Compared = Arm | Learned | Combined | Listed | Ensemble | Unmasked
+Compared = Retrieval | PaperCondition[Any]
+"""What claims compare: a condition, or a retrieval, which stands for its `KNN`."""
 MARGIN = 0.005
 OVER_CALIBRATED = ", over the calibrated LM"
 """In the name of a claim: the LM has its own softmax temperature and a unigram share first."""
-OVER = {"tuned": ("base", ""), "on_calibrated": ("calibrated", OVER_CALIBRATED)}
+OVER = {"own_tau": ("base", ""), "on_calibrated": ("calibrated", OVER_CALIBRATED)}
 """Fields of a record with every weight and τ tuned: what each is a gain over, and how the name of
 its claim ends."""
 
 
 class Term(NamedTuple):
-    """`weight` × log-likelihood of `arm` as its record's `field` says: base, calibrated, tau_1,
-    tuned, …"""
+    """`weight` × log-likelihood of `condition` at a point of its measurement: base, calibrated,
+    tau_1, own_tau, …"""
 
     weight: float
-    arm: Compared
+    condition: PaperCondition[Any]
     field: str
+
+
+def term(weight: float, compared: Compared, field: str) -> Term:
+    """A term of a condition or of the neighbors of a retrieval."""
+    condition = KNN(compared) if isinstance(compared, Retrieval) else compared
+    return Term(weight, condition, field)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,12 +92,12 @@ class Finding(NamedTuple):
 
 def better(a: Compared, b: Compared, field: str, other: str | None = None) -> tuple[Term, ...]:
     """How much lower a's perplexity is than b's, as a share of a's."""
-    return (Term(1.0, a, field), Term(-1.0, b, other or field))
+    return (term(1.0, a, field), term(-1.0, b, other or field))
 
 
 def gain(arm: Compared, field: str, base: str = "base") -> tuple[Term, ...]:
     """How much lower the arm's perplexity is than its own LM's."""
-    return (Term(1.0, arm, field), Term(-1.0, arm, base))
+    return (term(1.0, arm, field), term(-1.0, arm, base))
 
 
 def less(terms: Sequence[Term]) -> tuple[Term, ...]:
@@ -102,17 +110,17 @@ def times(factor: float, terms: Sequence[Term]) -> tuple[Term, ...]:
     return tuple(t._replace(weight=factor * t.weight) for t in terms)
 
 
-def check(claim: Claim, records: Records, seeds: Sequence[str]) -> Finding:
+def check(claim: Claim, results: Results, seeds: Sequence[str]) -> Finding:
     """The verdict on a claim; terms on "main" are taken for every seed of it that was measured,
     `seeds` of the LM or, where something learned is compared, every seed of that."""
-    found = _effects(claim.terms, records, seeds)
+    found = _effects(claim.terms, results, seeds)
     if found is None:
         return Finding(claim, np.nan, np.nan, np.nan, (), "not measured")
     said = verdict(claim, found.low, found.high)
     if said == "holds" and claim.sense == "more" and min(found.seeds) < 0:
         said = "undecided"
     if claim.given:
-        first = _effects(claim.given, records, seeds)
+        first = _effects(claim.given, results, seeds)
         said = said if first is not None and first.low > 0 else "no question"
     return Finding(claim, found.value, found.low, found.high, found.seeds, said)
 
@@ -135,11 +143,11 @@ class _Effects(NamedTuple):
     seeds: tuple[float, ...]
 
 
-def _effects(terms: Sequence[Term], records: Records, seeds: Sequence[str]) -> _Effects | None:
+def _effects(terms: Sequence[Term], results: Results, seeds: Sequence[str]) -> _Effects | None:
     found = [
         d
-        for chosen in _each_seed(terms, records, seeds)
-        if (d := _delta(chosen, records)) is not None
+        for chosen in _each_seed(terms, results, seeds)
+        if (d := _delta(chosen, results)) is not None
     ]
     if not found:
         return None
@@ -162,70 +170,39 @@ class _Delta(NamedTuple):
 
 
 def _each_seed(
-    terms: Sequence[Term], records: Records, seeds: Sequence[str]
+    terms: Sequence[Term], results: Results, seeds: Sequence[str]
 ) -> Iterator[list[Term]]:
     """The same terms for every seed of the LM, or, where something learned is among them, of what
     is learned."""
-    if all(isinstance(t.arm, Arm | Listed | Unmasked) and _lm(t.arm) == "main" for t in terms):
-        yield from ([t._replace(arm=_of_lm(t.arm, lm)) for t in terms] for lm in seeds)
+    conditions = [t.condition for t in terms]
+    if all(c.lm.name == "main" and not c.has_seed for c in conditions):
+        yield from ([t._replace(condition=t.condition.with_lm(lm)) for t in terms] for lm in seeds)
         return
     seed, before = 0, None
     while True:
-        chosen = [t._replace(arm=with_seed(t.arm, seed)) for t in terms]
-        if chosen == before or (seed and any(t.arm.name not in records for t in chosen)):
+        chosen = [t._replace(condition=t.condition.with_seed(seed)) for t in terms]
+        if chosen == before or (seed and any(t.condition not in results for t in chosen)):
             return
         yield chosen
         seed, before = seed + 1, chosen
 
 
-def _lm(row: Compared) -> str:
-    return row.lm if isinstance(row, Arm) else row.lm[0]
-
-
-def _of_lm(row: Compared, lm: str) -> Compared:
-    if isinstance(row, Listed):
-        return replace(
-            row, of=lm, retrieved=None if row.retrieved is None else replace(row.retrieved, lm=lm)
-        )
-    if isinstance(row, Unmasked):
-        return replace(row, of=lm)
-    assert isinstance(row, Arm)
-    return replace(row, lm=lm)
-
-
-def with_seed(row: Compared, seed: int) -> Compared:
-    """The same, learned from another start; what is retrieved has no seed of its own."""
-    if isinstance(row, Learned):
-        return replace(row, seed=seed)
-    return (
-        replace(row, parts=tuple(replace(p, seed=seed) for p in row.parts))
-        if isinstance(row, Combined)
-        else row
-    )
-
-
-def _delta(terms: Sequence[Term], records: Records) -> _Delta | None:
+def _delta(terms: Sequence[Term], results: Results) -> _Delta | None:
     """None where a row, or a number of it (a perplexity that is infinite), is missing. Rows of
     different texts are never compared."""
-    if any(
-        t.field not in records.get(t.arm.name, {}).get("results", {}).get("documents", {})
-        for t in terms
-    ):
+    sums = [results.log_likelihoods(t.condition, t.field) for t in terms]
+    if any(total is None for total in sums):
         return None
-    results = [records[t.arm.name]["results"] for t in terms]
-    tokens = np.asarray(results[0]["documents"]["tokens"], np.float64)
-    for r in results:
-        if r["documents"]["tokens"] != results[0]["documents"]["tokens"]:
-            raise KnnlmError(
-                "rows of different test tokens cannot be compared: measure them anew in another "
-                "--out"
-            )
-    total = sum(
-        t.weight * np.asarray(r["documents"][t.field], np.float64)
-        for t, r in zip(terms, results, strict=True)
-    )
-    words = results[0]["base"]["words"]
-    return _Delta(np.asarray(total, np.float64), tokens * words / tokens.sum())
+    first = terms[0].condition
+    if any(results.document_tokens(t.condition) != results.document_tokens(first) for t in terms):
+        raise KnnlmError(
+            "conditions of different test tokens cannot be compared: measure them again in another "
+            "--out"
+        )
+    total = sum(t.weight * np.asarray(s, np.float64) for t, s in zip(terms, sums, strict=True))
+    tokens = np.asarray(results.document_tokens(first), np.float64)
+    words = tokens * results.words(first) / tokens.sum()
+    return _Delta(np.asarray(total, np.float64), words)
 
 
 def _effect(delta: NDArray[np.float64], words: NDArray[np.float64]) -> float:

@@ -11,16 +11,16 @@ the retrieval is recovered."""
 from collections.abc import Sequence
 from typing import Literal
 
+from knnlm_paper.conditions import Learned
 from knnlm_paper.expected import Published, printed_row
 from knnlm_paper.experiments.adaptive import SIZINGS
-from knnlm_paper.experiments.baselines import exactly, paper_arm
-from knnlm_paper.experiments.clusters import pressed
+from knnlm_paper.experiments.clusters import clusters_of
 from knnlm_paper.experiments.substitutes import STATES, both
 from knnlm_paper.findings import OVER, OVER_CALIBRATED, Claim, Compared, Term, better, gain, times
-from knnlm_paper.rows import Learned
+from knnlm_paper.retrieval import exactly, paper_retrieval
 from knnlm_paper.scales import Scale
 
-FIELDS = {"as_learned": "τ = 1", "tuned": "each at its own τ"}
+FIELDS = {"as_learned": "τ = 1", "own_tau": "each at its own τ"}
 HALF = 0.5
 _HEADS = "tab:input_representation"
 Sense = Literal["more", "same", "no more"]
@@ -41,7 +41,7 @@ def learned_claims(scale: Scale) -> tuple[Claim, ...]:
 def recovers(scale: Scale, name: str, row: Compared, share: float, field: str, base: str) -> Claim:
     """That a substitute has at least this share of the neighbours' gain in log-likelihood; the
     effect is how far its gain is beyond it."""
-    knn = exactly(paper_arm(scale))
+    knn = exactly(paper_retrieval(scale))
     over = "" if base == "base" else OVER_CALIBRATED
     return Claim(
         name=f"{name}: {share:.0%} of the neighbours' gain{over}",
@@ -142,7 +142,7 @@ def _att_or_ffn() -> list[Claim]:
 
 
 def _heads_or_neighbours(scale: Scale) -> list[Claim]:
-    where, att, knn = "section 4.1", Learned(), exactly(paper_arm(scale))
+    where, att, knn = "section 4.1", Learned(), exactly(paper_retrieval(scale))
     big = printed_row(_HEADS, key="att", size="big")
     says = "The learned matrix is not as good as the store."
     return [
@@ -150,14 +150,14 @@ def _heads_or_neighbours(scale: Scale) -> list[Claim]:
             name="neighbours beat a head on att (each at one τ)",
             where=where,
             says=says,
-            terms=better(knn, att, "shared", "as_learned"),
+            terms=better(knn, att, "one_tau", "as_learned"),
             paper=_effect(big, _printed_heads()["att"]),
         ),
         Claim(
             name="neighbours beat a head on att (each at its own τ)",
             where=where,
             says=says,
-            terms=better(knn, att, "tuned"),
+            terms=better(knn, att, "own_tau"),
         ),
         Claim(
             name="neighbours beat a head on att (both over the calibrated LM)",
@@ -165,9 +165,9 @@ def _heads_or_neighbours(scale: Scale) -> list[Claim]:
             says=says,
             terms=better(knn, att, "on_calibrated"),
         ),
-        recovers(scale, "a head on att", att, HALF, "tuned", "base"),
+        recovers(scale, "a head on att", att, HALF, "own_tau", "base"),
         recovers(scale, "a head on att", att, HALF, "on_calibrated", "calibrated"),
-        recovers(scale, "heads on att and ffn", both(), HALF, "tuned", "base"),
+        recovers(scale, "heads on att and ffn", both(), HALF, "own_tau", "base"),
         recovers(scale, "heads on att and ffn", both(), HALF, "on_calibrated", "calibrated"),
     ]
 
@@ -223,7 +223,7 @@ def _softmaxes(scale: Scale) -> list[Claim]:
         "n": printed_row("tab:softmax_bottleneck", key="att", size=2),
     }
     many = Learned(size=next((n for n in scale.learning.sizes if n >= r), scale.learning.sizes[-1]))
-    mixture = Learned(kind="softmaxes", size=r)
+    mixture = Learned(component="mixture-of-softmaxes", size=r)
     found = _both_taus(
         f"{r} softmaxes are worse than {many.size} embeddings a word (att)",
         "A mixture of softmaxes is the poorer way to more capacity.",
@@ -231,7 +231,7 @@ def _softmaxes(scale: Scale) -> list[Claim]:
         {f: better(many, mixture, f) for f in FIELDS},
         _effect(theirs["n"], theirs["mos"]) if r == many.size == 2 else None,
     )
-    only = Learned(state="ffn", kind="softmaxes", size=r, own_embedding=False)
+    only = Learned(state="ffn", component="mixture-of-softmaxes", size=r, own_embedding=False)
     row = printed_row("tab:mos_results", key="ffn", mixtures=2)
     return [
         *found,
@@ -249,16 +249,16 @@ def _pressed(scale: Scale) -> list[Claim]:
     """The paper says that compression does not work; results beside its code have a small gain
     ("clusters" in expected.yaml), far from the neighbours'. So the question is whether clusters
     have half of the neighbours' gain."""
-    size, knn = scale.learning.clusters[0], exactly(paper_arm(scale))
+    size, knn = scale.learning.clusters[0], exactly(paper_retrieval(scale))
     at = [
-        ("as_learned", "shared", "base", "τ = 1, neighbours at theirs", "appendix C.3"),
-        ("tuned", "tuned", "base", "each at its own τ", "appendix C.3"),
+        ("as_learned", "one_tau", "base", "τ = 1, neighbours at theirs", "appendix C.3"),
+        ("own_tau", "own_tau", "base", "each at its own τ", "appendix C.3"),
         ("on_calibrated", "on_calibrated", "calibrated", "over the calibrated LM", "beyond"),
     ]
     found: list[Claim] = []
     for state in STATES:
         for fitted, words in ((False, "clusters"), (True, "clusters learned further")):
-            row = pressed(state, size, fitted)
+            row = clusters_of(state, size, fitted)
             found += [
                 Claim(
                     name=f"{size}V {words} of {state} have less than half of the neighbours' gain "

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from knnlm.evaluation.bootstrap import bootstrap_means, interval_95
+from knnlm_paper.conditions.place_in_text import Third, Thirds
 from knnlm_paper.experiments import ruled_out
-from knnlm_paper.findings import Claim, Finding, Records, Verdict, verdict
-from knnlm_paper.scales import Scale
+from knnlm_paper.findings import Claim, Finding, Verdict, verdict
+from knnlm_paper.results import Results
 
 MARGIN = 0.01
 STOLEN = "every word can be the most probable one"
@@ -24,17 +25,17 @@ PLACES = {"window": "the context in the window", "document": "the place in the d
 QUANTITIES = {"loss": "the LM's loss", "gain": "what neighbours gain"}
 
 
-def place_findings(records: Records, scale: Scale) -> list[Finding]:
+def place_findings(results: Results) -> list[Finding]:
     """One for each place and quantity."""
     rows = [
-        records[row.name]["results"]
-        for row in ruled_out.location(scale).rows
-        if row.name in records
+        results.measurement(row)
+        for row in ruled_out.location(results.scale).conditions
+        if row in results
     ]
     found = []
     for (place, where), (what, words) in itertools.product(PLACES.items(), QUANTITIES.items()):
-        each = [r[place][what]["thirds"] for r in rows]
-        each = [thirds for thirds in each if min(sum(thirds[t]["tokens"]) for t in _THIRDS) > 0]
+        each: list[Thirds] = [getattr(getattr(r, place), what).thirds for r in rows]
+        each = [thirds for thirds in each if min(sum(t.tokens) for t in _both(thirds)) > 0]
         if each:
             claim = Claim(
                 name=f"{words} does not depend on {where}",
@@ -54,11 +55,18 @@ def place_findings(records: Records, scale: Scale) -> list[Finding]:
     return found
 
 
-def _difference(each: list[Any]) -> tuple[float, Any]:
+def _both(thirds: Thirds) -> tuple[Third, Third]:
+    return thirds.first, thirds.last
+
+
+def _difference(each: list[Thirds]) -> tuple[float, Any]:
     """Mean of the last third minus that of the first, in nats, and the same for documents drawn
     anew."""
     tokens, sums = (
-        {t: np.mean([thirds[t][name] for thirds in each], axis=0) for t in _THIRDS}
+        {
+            t: np.mean([getattr(getattr(thirds, t), name) for thirds in each], axis=0)
+            for t in _THIRDS
+        }
         for name in ("tokens", "sum")
     )
     value = sums["last"].sum() / tokens["last"].sum() - sums["first"].sum() / tokens["first"].sum()
@@ -68,17 +76,17 @@ def _difference(each: list[Any]) -> tuple[float, Any]:
     return float(value), drawn["last"] - drawn["first"]
 
 
-def stolen_findings(records: Records, scale: Scale) -> list[Finding]:
+def stolen_findings(results: Results) -> list[Finding]:
     """One for each LM: the effect is the share of words that no state can make the most probable
     one."""
     found = []
-    for row in ruled_out.stolen(scale).rows:
-        if row.name in records:
-            r = records[row.name]["results"]
-            share = r["unreachable"] / r["words"]
-            said: Verdict = "does not hold" if r["unreachable"] else "holds"
+    for row in ruled_out.stolen(results.scale).conditions:
+        if row in results:
+            r = results.measurement(row)
+            share = r.unreachable / r.vocabulary
+            said: Verdict = "does not hold" if r.unreachable else "holds"
             claim = Claim(
-                name=f"{STOLEN} ({row.lm[0]})",
+                name=f"{STOLEN} ({row.lm.name})",
                 where="appendix E.4",
                 terms=(),
                 sense="same",

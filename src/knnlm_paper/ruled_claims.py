@@ -7,10 +7,10 @@ every claim is asked over the calibrated LM too; in an ensemble every LM is then
 from collections.abc import Sequence
 from typing import Literal
 
+from knnlm_paper.conditions import TokenList
 from knnlm_paper.expected import printed_row, published
-from knnlm_paper.experiments.baselines import exactly, paper_arm
 from knnlm_paper.experiments.ensembling import (
-    memory_and_neighbours,
+    memory_and_neighbors,
     two_stores,
     with_head,
     with_lms,
@@ -19,7 +19,7 @@ from knnlm_paper.experiments.ensembling import (
 from knnlm_paper.experiments.ruled_out import by_choice, by_distance
 from knnlm_paper.experiments.substitutes import STATES
 from knnlm_paper.findings import OVER, Claim, Compared, Term, better, gain
-from knnlm_paper.rows import Listed
+from knnlm_paper.retrieval import exactly, paper_retrieval
 from knnlm_paper.scales import Scale
 
 Sense = Literal["more", "same", "no more"]
@@ -69,7 +69,7 @@ def _leads(a: Compared, b: Compared) -> dict[str, Sequence[Term]]:
 
 def _metric(scale: Scale) -> list[Claim]:
     where = "appendix E.1"
-    knn = exactly(paper_arm(scale))
+    knn = exactly(paper_retrieval(scale))
     found: list[Claim] = []
     for state in STATES:
         found += _over(
@@ -93,14 +93,14 @@ def _metric(scale: Scale) -> list[Claim]:
 
 
 def _sparsity(scale: Scale) -> list[Claim]:
-    where, knn = "appendix E.2", exactly(paper_arm(scale))
+    where, knn = "appendix E.2", exactly(paper_retrieval(scale))
     found: list[Claim] = []
     for k in scale.ruled_out.lists:
         found += _over(
             f"the LM's own {k} likeliest words do not help",
             "Sparsity alone is not the reason.",
             where,
-            gains(Listed(k=k)),
+            gains(TokenList(k=k)),
             None,
             "no more",
         )
@@ -179,7 +179,7 @@ def _training(scale: Scale) -> list[Claim]:
         "neighbours still help beside a memorising LM",
         "They are not the same memory.",
         "beyond",
-        _leads(memory_and_neighbours(scale), memory),
+        _leads(memory_and_neighbors(scale), memory),
         None,
     )
     found += _over(
@@ -225,7 +225,7 @@ def _training(scale: Scale) -> list[Claim]:
 
 
 def _together(scale: Scale) -> list[Claim]:
-    knn = exactly(paper_arm(scale))
+    knn = exactly(paper_retrieval(scale))
     return [
         *_over(
             "ffn's neighbours still help beside att's",

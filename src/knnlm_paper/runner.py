@@ -1,45 +1,52 @@
-"""Recipes → records on disk (experiments/runner.py), at a scale of the paper; then the report."""
+"""Experiments → records on disk (the library's runner), at a scale of the paper."""
 
-from collections.abc import Iterable
-from functools import cache
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
-from knnlm.errors import KnnlmError, UsageError
+from knnlm.errors import UsageError
 from knnlm.experiments.condition import Condition
-from knnlm.experiments.records import CLAIM, WORK, ResultsFolder, make_claim, read_claim
+from knnlm.experiments.records import WORK, ResultsFolder, make_claim
 from knnlm.experiments.runner import Outcome, run
-from knnlm.experiments.searches import largest_k
-from knnlm_paper.conditions import RowCondition, unique_rows
-from knnlm_paper.experiments import recipes as every_recipe
-from knnlm_paper.measure import Bench
-from knnlm_paper.rows import Recipe
-from knnlm_paper.scales import Scale, texts, with_models
-from knnlm_paper.teaching import soft_labels
-from knnlm_paper.workshop import Workshop
+from knnlm_paper.experiments import all_experiments, unique_conditions
+from knnlm_paper.experiments.experiment import Experiment
+from knnlm_paper.measuring.workspace import PaperWorkspace
+from knnlm_paper.plan import needed_searches
+from knnlm_paper.scales import Scale, texts
 
 
 def reproduce(
-    recipes: Iterable[Recipe],
+    experiments: Iterable[Experiment],
     scale: Scale,
     out: Path,
     data: Path | None,
 ) -> Outcome:
-    """Measure every row that `out` does not hold yet."""
-    check_data(scale, data)
-    chosen = list(recipes)
-    read, bench, results = texts(scale, data), cache(Bench), ResultsFolder(out)
-    conditions = [RowCondition(row, scale, bench) for row in unique_rows(chosen)]
-    known = [RowCondition(row, scale, bench) for row in unique_rows(every_recipe(scale))]
+    """Measure every condition that `out` does not hold yet.
 
-    def command(condition: Condition[Workshop]) -> str:
+    Args:
+        experiments: Whose conditions.
+        scale: At which scale.
+        out: The results folder.
+        data: A folder with `wiki.train.tokens` and its like; None reads WikiText from the hub.
+    """
+    check_data(scale, data)
+    chosen = list(experiments)
+    read, results = texts(scale, data), ResultsFolder(out)
+    conditions = unique_conditions(chosen)
+
+    def command(condition: Condition[PaperWorkspace, Any]) -> str:
         return _command(chosen, condition, scale, data)
 
-    with results.claimed(
-        make_claim(scale.name, read, (*scale.lms, *scale.others), scale.eval_rows)
-    ):
-        counts = largest_k(condition.searches for condition in conditions)
-        workshop = Workshop(scale, read, out / WORK, counts, soft_labels)
-        return run(conditions, workshop, results, scale=scale.name, command=command, known=known)
+    with results.claimed(make_claim(scale.name, read, (*scale.lms, *scale.others), scale.queries)):
+        searches = needed_searches(conditions, scale)
+        return run(
+            conditions,
+            PaperWorkspace(scale, read, out / WORK, searches),
+            results,
+            scale=scale.name,
+            command=command,
+            known=unique_conditions(all_experiments(scale)),
+        )
 
 
 def check_data(scale: Scale, data: Path | None) -> None:
@@ -61,29 +68,16 @@ def check_data(scale: Scale, data: Path | None) -> None:
         )
 
 
-def check_scale(folder: Path, scale: Scale) -> None:
-    """Refuse a folder that holds no results, or those of another scale."""
-    if not (folder / CLAIM).is_file():
-        run = f"knnlm reproduce all --scale {scale.name} --out {folder}"
-        raise KnnlmError(f"{folder} holds no results: run '{run}' first")
-    if (held := read_claim(folder).scale) != scale.name:
-        raise KnnlmError(f"{folder} holds results of scale {held}: add --scale {held}")
-
-
-def with_known_models(folder: Path, scale: Scale) -> Scale:
-    """The scale with the further LMs that the folder has results of."""
-    known = {lm.name for lm in scale.others}
-    sources = read_claim(folder).others
-    return with_models(scale, [source for name, source in sources.items() if name not in known])
-
-
 def _command(
-    recipes: list[Recipe], condition: Condition[Workshop], scale: Scale, data: Path | None
+    experiments: Sequence[Experiment],
+    condition: Condition[PaperWorkspace, Any],
+    scale: Scale,
+    data: Path | None,
 ) -> str:
-    """The command that makes this row, wherever one's folders are."""
-    name = next(r.name for r in recipes if condition.name in {row.name for row in r.rows})
+    """The command that makes this record, wherever one's folders are."""
+    name = next(e.name for e in experiments if condition.name in {c.name for c in e.conditions})
     folder = f" --data {data.name}" if data is not None else ""
-    other = scale.other(condition.lm.lm)
+    other = scale.other(condition.lm.name)
     model = ""
     if other is not None and name == "models":  # of a folder its own name, not where it is
         model = (

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from knnlm.errors import UsageError, unknown
 from knnlm.experiments import scales as embedded
-from knnlm.experiments.lms import BaseLM, ExistingLM, Shape
+from knnlm.experiments.base_lms import BaseLM, ExistingLM, Shape
 from knnlm.experiments.texts import Corpus, Portions, Sizes, Texts, open_texts
 from knnlm.models.presets import LAPTOP, PAPER, Preset
 
@@ -65,7 +65,7 @@ class Scale:
     text: Corpus
     portions: Portions
     """How much of each text is used."""
-    eval_rows: int | None
+    queries: int | None
     """Tokens of the validation and of the test text that are searched for, drawn at random; None is
     all. Each has all the context that its text gives it."""
     sizes: Sizes
@@ -170,7 +170,7 @@ SMOKE_SCALE = Scale(
     name=embedded.SMOKE.name,
     text="embedded",
     portions=embedded.SMOKE.portions,
-    eval_rows=400,
+    queries=400,
     sizes=embedded.SMOKE.sizes._replace(valid=400, test=400),
     lms=_variants(_SMOKE, (16,), 2, (20, 40), (20, 40)),
     seeds=("main", "seed-1"),
@@ -205,7 +205,7 @@ DEMO_SCALE = Scale(
     name=embedded.DEMO.name,
     text="embedded",
     portions=embedded.DEMO.portions,
-    eval_rows=None,
+    queries=None,
     sizes=embedded.DEMO.sizes,
     lms=_variants(_DEMO, (64, 32), 2, (100, 400), (100, 400)),
     seeds=("main", "seed-1"),
@@ -238,7 +238,7 @@ LAPTOP_SCALE = Scale(
     name="laptop",
     text="wikitext-2",
     portions=Portions(documents=60, valid_characters=6_000, test_characters=6_000),
-    eval_rows=10_000,
+    queries=10_000,
     sizes=Sizes(304_391, 10_000, 10_000),
     lms=_variants(LAPTOP, (128, 64, 384), 2, (200, 400, 800), (300, 1000, 3000), 2000),
     seeds=("main", "seed-1"),
@@ -291,7 +291,7 @@ PAPER_SCALE = Scale(
     name="paper",
     text="wikitext-103",
     portions=Portions(),
-    eval_rows=None,
+    queries=None,
     sizes=Sizes(112_735_284, 237_669, 268_161),
     # the memorising LM goes on for 92 and 129 epochs of 12,233 updates (tab:overfit)
     lms=_variants(

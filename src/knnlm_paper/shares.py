@@ -7,12 +7,13 @@ Documents are drawn with replacement, the same draws above and below. Knows reco
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from knnlm.evaluation.bootstrap import bootstrap_means, interval_95
-from knnlm_paper.findings import Records
+from knnlm_paper.conditions import KNN, PaperCondition
+from knnlm_paper.results import Results
 
 
 class Effect(NamedTuple):
@@ -27,26 +28,22 @@ NOT_MEASURED = Effect(math.nan, math.nan, math.nan)
 
 
 def share_of_gain(
-    records: Records,
-    names: Sequence[str],
-    knn: str,
-    field: str = "tuned",
+    results: Results,
+    conditions: Sequence[PaperCondition[Any]],
+    knn: KNN,
+    field: str = "own_tau",
     base: str = "base",
     whole: str | None = None,
 ) -> Effect:
     """Of several seeds of one thing, averaged document by document; `field` and `base` as in the
     records' sums, `whole` the neighbours' field where it is another. No number where the neighbours
     may have gained nothing."""
-    have = [
-        name for name in names if name in records and field in records[name]["results"]["documents"]
-    ]
-    if not have or knn not in records:
+    have = [c for c in conditions if results.log_likelihoods(c, field) is not None]
+    if not have or knn not in results:
         return NOT_MEASURED
-    reference = records[knn]["results"]["documents"]
-    tokens = np.asarray(reference["tokens"], np.float64)
-    each = [records[name]["results"]["documents"] for name in have]
-    gain = np.mean([np.subtract(d[field], d[base]) for d in each], axis=0)
-    all_of_it = np.subtract(reference[whole or field], reference[base])
+    tokens = np.asarray(results.document_tokens(knn), np.float64)
+    gain = np.mean([_gained(results, c, field, base) for c in have], axis=0)
+    all_of_it = _gained(results, knn, whole or field, base)
     below = bootstrap_means(all_of_it, tokens)
     if below.min() <= 0:
         return NOT_MEASURED
@@ -54,7 +51,12 @@ def share_of_gain(
     return Effect(float(gain.sum() / all_of_it.sum()), *interval)
 
 
-def share_of_calibration(records: Records, knn: str) -> Effect:
+def _gained(results: Results, condition: PaperCondition[Any], field: str, base: str) -> Any:
+    mixed, alone = (results.log_likelihoods(condition, point) for point in (field, base))
+    return np.subtract(mixed or (), alone or ())
+
+
+def share_of_calibration(results: Results, knn: KNN) -> Effect:
     """What the LM's own temperature and a unigram share gain, without anything retrieved or
     learned."""
-    return share_of_gain(records, [knn], knn, "calibrated", "base", "tuned")
+    return share_of_gain(results, [knn], knn, "calibrated", "base", "own_tau")

@@ -5,11 +5,11 @@ The effect is minus the slope of (share of occurrences that exact neighbours hel
 approximate ones help) against the attribute: above zero where approximation gains with it. The
 interval resamples words."""
 
-from knnlm_paper.experiments import words as recipe
-from knnlm_paper.findings import Claim, Finding, Records, verdict
-from knnlm_paper.rows import Words
-from knnlm_paper.scales import Scale
-from knnlm_paper.word_types import trend
+from knnlm_paper.conditions import WordTypes
+from knnlm_paper.experiments import words as experiment
+from knnlm_paper.findings import Claim, Finding, verdict
+from knnlm_paper.results import Results
+from knnlm_paper.trends import trend
 
 ATTRIBUTES = {
     "length": (
@@ -28,16 +28,18 @@ ATTRIBUTES = {
 _LEAST_WORDS = 10
 
 
-def word_findings(records: Records, scale: Scale) -> list[Finding]:
+def word_findings(results: Results) -> list[Finding]:
     """One finding for each attribute; none where there are too few words."""
-    (row,) = recipe.recipe(scale).rows
-    assert isinstance(row, Words)
-    kinds = records[row.name]["results"]["words"] if row.name in records else []
+    (row,) = experiment.experiment(results.scale).conditions
+    assert isinstance(row, WordTypes)
+    kinds = results.measurement(row).types if row in results else ()
     if len(kinds) < _LEAST_WORDS:
         return []
     found = []
     for attribute, (name, says) in ATTRIBUTES.items():
-        line = trend([w[attribute] for w in kinds], [w["exact"] - w["approximate"] for w in kinds])
+        line = trend(
+            [getattr(w, attribute) for w in kinds], [w.exact - w.approximate for w in kinds]
+        )
         claim = Claim(name=name, says=says, where="appendix D", terms=(), margin=0.0, unit="slope")
         found.append(
             Finding(

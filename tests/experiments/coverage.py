@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from knnlm.experiments import (
+    BaseLM,
     Checkpoint,
     Condition,
     ExistingLM,
@@ -19,7 +20,7 @@ from knnlm.experiments import (
     largest_k,
     run,
 )
-from knnlm.experiments.lms import BaseLM, LMs
+from knnlm.experiments.lms import LMs
 from knnlm.experiments.records import WORK, make_claim
 from knnlm.text.local_files import Files
 
@@ -27,9 +28,18 @@ ATT = SearchSpec()
 
 
 @dataclass(frozen=True)
-class Coverage(Condition[Workspace]):
+class CoverageMeasurement:
+    """The coverage of both texts."""
+
+    valid: float
+    test: float
+
+
+@dataclass(frozen=True)
+class Coverage(Condition[Workspace, CoverageMeasurement]):
     """The coverage of the k nearest neighbors."""
 
+    measurement_type = CoverageMeasurement
     k: int
     spec: SearchSpec = ATT
     version: str | None = None
@@ -55,21 +65,24 @@ class Coverage(Condition[Workspace]):
         """The one search."""
         return {self.spec: self.k}
 
-    @property
-    def made_with(self) -> str | None:
+    def made_with(self, workspace: Workspace) -> str | None:
         """A version that tests change."""
         return self.version
 
-    def measure(self, workspace: Workspace) -> dict[str, Any]:
+    def measure(self, workspace: Workspace) -> CoverageMeasurement:
         """The coverage of both texts."""
         data = workspace.data(self.spec)
-        return {split: self._coverage(workspace, data, split) for split in ("valid", "test")}
+        valid, test = (self._coverage(workspace, data, split) for split in ("valid", "test"))
+        return CoverageMeasurement(valid, test)
 
     def _coverage(self, workspace: Workspace, data: Any, split: str) -> float:
         queries = data.queries(split)
         near = workspace.neighbors(self.spec, split, self.k).read(0, queries.count)
         tokens = np.where(near.ids < 0, -1, data.store.targets[near.ids])
         return float((tokens == queries.targets[:, None]).any(axis=1).mean())
+
+
+KINDS: dict[str, type[Condition[Any, Any]]] = {Coverage.kind: Coverage}
 
 
 def texts_of(folder: Path) -> Texts:
@@ -82,7 +95,7 @@ def workspace_of(
     out: Path,
     texts: Texts,
     lms: Sequence[BaseLM | ExistingLM],
-    conditions: Sequence[Condition[Workspace]] = (),
+    conditions: Sequence[Condition[Workspace, Any]] = (),
     **options: Any,
 ) -> Workspace:
     """A workspace in the folder of an experiment."""
@@ -93,7 +106,7 @@ def workspace_of(
 
 
 def experiment(
-    conditions: Sequence[Condition[Workspace]],
+    conditions: Sequence[Condition[Workspace, Any]],
     out: Path,
     texts: Texts,
     lms: Sequence[BaseLM | ExistingLM],

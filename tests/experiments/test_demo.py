@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,7 +10,7 @@ from knnlm.cli.main import run
 from knnlm.components.records import KNN_NAME
 from knnlm.datastore.entries import open_entries
 from knnlm.evaluation.settings import choose_settings, load_settings, save_settings
-from knnlm.experiments.knn_condition import KNNCondition
+from knnlm.experiments.knn_condition import KNNCondition, KNNMeasurement
 from knnlm.experiments.workspace import Workspace
 
 pytestmark = pytest.mark.pipeline
@@ -23,7 +22,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("demo") / "demo"
     real, calls = KNNCondition.measure, []
 
-    def interrupted(condition: KNNCondition, workspace: Workspace) -> dict[str, Any]:
+    def interrupted(condition: KNNCondition, workspace: Workspace) -> KNNMeasurement:
         calls.append(condition.name)
         if len(calls) == 4:
             raise KeyboardInterrupt
@@ -32,7 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(KNNCondition, "measure", interrupted)
         assert run(["demo", "--scale", "smoke", "--out", str(out)]) == 1
-    assert len(list((out / "rows").iterdir())) == 3
+    assert len(list((out / "records").iterdir())) == 3
     assert not (out / "report.html").exists()
     return out
 
@@ -40,11 +39,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_it_resumes_after_an_interruption_and_reports(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    kept = {p.name: p.stat().st_mtime_ns for p in (folder / "rows").iterdir()}
+    kept = {p.name: p.stat().st_mtime_ns for p in (folder / "records").iterdir()}
     assert run(["demo", "--scale", "smoke", "--out", str(folder), "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert {
-        p.name: p.stat().st_mtime_ns for p in (folder / "rows").iterdir() if p.name in kept
+        p.name: p.stat().st_mtime_ns for p in (folder / "records").iterdir() if p.name in kept
     } == kept
     settings = {(row["key"], row["metric"], row["mask"] == "exact") for row in shown["rows"]}
     assert settings == {

@@ -16,20 +16,26 @@ import pytest
 import knnlm.search.cache as cache
 from knnlm.datastore.entries import Entries
 from knnlm.errors import KnnlmError
-from knnlm.experiments import Checkpoint, ExistingLM, SearchSpec, Texts, load_records
-from knnlm.experiments.runner import grouped_by_lm
-from knnlm.files import write_json
+from knnlm.experiments import (
+    Checkpoint,
+    ExistingLM,
+    Record,
+    ResultsFolder,
+    SearchSpec,
+    Texts,
+    load_records,
+)
+from knnlm.experiments.condition import grouped_by_lm
 from knnlm.search.open import Search, open_search
 from knnlm.search.retrieval import Retrieval
-from tests.experiments.coverage import Coverage, experiment
+from tests.experiments.coverage import KINDS, Coverage, CoverageMeasurement, experiment
 from tests.experiments.killable import CONDITIONS
 
 
-def without_provenance(records: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """All but how they were made, and the checksum of that."""
-    left_out = ("provenance", "checksum")
+def without_provenance(records: dict[str, Record[Any]]) -> dict[str, Any]:
+    """All but how they were made."""
     return {
-        name: {field: value for field, value in record.items() if field not in left_out}
+        name: {field: value for field, value in vars(record).items() if field != "provenance"}
         for name, record in records.items()
     }
 
@@ -39,20 +45,23 @@ def test_a_record_has_the_result_and_how_it_was_made(
 ) -> None:
     outcome = experiment([Coverage(4)], tmp_path / "out", prose, main_lm)
     assert outcome[:3] == (tmp_path / "out", 1, 1)
-    record = load_records(tmp_path / "out")["coverage-att-4"]
-    assert record["row"] == "coverage-att-4"
-    assert record["kind"] == "coverage"
-    assert record["scale"] == "prose"
-    assert record["what"]["k"] == 4
-    assert 0 < record["results"]["test"] < 1
-    made = record["provenance"]
-    assert made["command"] == "measure coverage-att-4"
-    assert made["model"]
-    assert made["seed"] is None
-    assert made["train_seconds"] == 0
-    assert made["seconds"] >= 0
-    assert {"python", "knnlm", "torch", "numpy"} <= made["versions"].keys()
-    assert {"commit", "machine", "instructions", "threads", "other_models"} <= made.keys()
+    record = load_records(tmp_path / "out", KINDS)["coverage-att-4"]
+    assert record.condition == "coverage-att-4"
+    assert record.kind == "coverage"
+    assert record.scale == "prose"
+    assert record.settings["k"] == 4
+    assert 0 < record.measurement.test < 1
+    made = record.provenance
+    assert made.command == "measure coverage-att-4"
+    assert made.model
+    assert made.seed is None
+    assert made.train_seconds == 0
+    assert made.seconds >= 0
+    assert {"python", "knnlm", "torch", "numpy"} <= made.versions.keys()
+    assert made.machine
+    assert made.instructions
+    assert made.threads
+    assert made.other_models == ()
 
 
 def test_one_search_serves_all_conditions_that_agree_in_it(
@@ -79,10 +88,10 @@ def test_what_is_measured_is_not_measured_again(
 ) -> None:
     out = tmp_path / "out"
     experiment([Coverage(1)], out, prose, main_lm)
-    before = (out / "rows" / "coverage-att-1.json").read_bytes()
+    before = (out / "records" / "coverage-att-1.json").read_bytes()
     outcome = experiment([Coverage(1), Coverage(2), Coverage(1)], out, prose, main_lm)
     assert (outcome.conditions, outcome.measured) == (2, 1)
-    assert (out / "rows" / "coverage-att-1.json").read_bytes() == before
+    assert (out / "records" / "coverage-att-1.json").read_bytes() == before
 
 
 def test_what_was_made_with_something_else_is_measured_again(
@@ -92,7 +101,7 @@ def test_what_was_made_with_something_else_is_measured_again(
     experiment([condition], out, prose, main_lm)
     assert experiment([condition], out, prose, main_lm).measured == 0
     assert experiment([replace(condition, version="second")], out, prose, main_lm).measured == 1
-    assert load_records(out)[condition.name]["made_with"] == "second"
+    assert load_records(out, KINDS)[condition.name].made_with == "second"
 
 
 @pytest.mark.pipeline
@@ -120,7 +129,7 @@ def test_killed_runs_end_with_the_same_results(
         parent.stdin.close()
     assert status == 0
     assert kills >= 3
-    whole, killed = load_records(tmp_path / "whole"), load_records(tmp_path / "killed")
+    whole, killed = (load_records(tmp_path / name, KINDS) for name in ("whole", "killed"))
     assert without_provenance(killed) == without_provenance(whole)
 
 
@@ -139,10 +148,10 @@ def test_the_clock_of_an_interrupted_condition_resumes(
         with pytest.raises(KeyboardInterrupt):
             experiment([Coverage(1)], tmp_path / "out", prose, main_lm)
     with monkeypatch.context() as patched:
-        patched.setattr(Coverage, "measure", lambda *_: {})
+        patched.setattr(Coverage, "measure", lambda *_: CoverageMeasurement(0.0, 0.0))
         experiment([Coverage(1)], tmp_path / "out", prose, main_lm)
-    record = load_records(tmp_path / "out")["coverage-att-1"]
-    assert record["provenance"]["seconds"] >= 0.5
+    record = load_records(tmp_path / "out", KINDS)["coverage-att-1"]
+    assert record.provenance.seconds >= 0.5
     assert not list((tmp_path / "out" / "work" / "clocks").iterdir())
 
 
@@ -153,14 +162,12 @@ def test_records_of_an_lm_that_came_out_differently_are_refused(
     out = tmp_path / "out"
     conditions = [Coverage(1), condition]
     experiment(conditions[:1], out, prose, main_lm)
-    record = load_records(out)["coverage-att-1"]
-    record["provenance"]["model"] = "of another CPU"
-    write_json(
-        out / "rows" / "coverage-att-1.json", {k: v for k, v in record.items() if k != "checksum"}
-    )
+    record = load_records(out, KINDS)["coverage-att-1"]
+    elsewhere = replace(record.provenance, model="of another CPU")
+    ResultsFolder(out).write(replace(record, provenance=elsewhere))
     with pytest.raises(KnnlmError, match="holds records of another LM called main"):
         experiment(conditions, out, prose, main_lm)
-    assert list(load_records(out)) == ["coverage-att-1"]
+    assert list(load_records(out, KINDS)) == ["coverage-att-1"]
 
 
 def test_conditions_of_one_lm_are_measured_together() -> None:

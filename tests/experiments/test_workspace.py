@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import knnlm.experiments.lms as lms_module
-from knnlm.experiments import BaseLM, ExistingLM, SearchSpec, Texts, Workspace
+from knnlm.experiments import AboutLM, BaseLM, ExistingLM, SearchSpec, Texts, Workspace
 from knnlm.experiments.derive import normalized
 from knnlm.experiments.lms import LMs
 from knnlm.models.presets import SMOKE
@@ -123,8 +123,8 @@ def test_lms_are_trained_once_and_kept_at_updates(
     assert calls == [tmp_path / "main", tmp_path / "further"]
     assert all(torch.equal(value, weights[3][name]) for name, value in weights[0].items())
     assert any(not torch.equal(value, weights[1][name]) for name, value in weights[0].items())
-    assert lms.about("main", 4)["step"] == 4
-    assert lms.about("main")["width"] == 16
+    assert lms.about("main", 4).step == 4
+    assert lms.about("main").width == 16
     assert lms.seed("further") == 3
     assert lms.seconds > 0
     assert lms.trained("main").steps == 8
@@ -132,8 +132,8 @@ def test_lms_are_trained_once_and_kept_at_updates(
 
 def test_an_lm_that_exists_is_opened(workspace: Workspace, tiny_model: Path) -> None:
     lms = workspace.lms
-    assert lms.about("main") == {
-        "parameters": sum(p.numel() for p in lms.model("main").model.parameters())
-    }
+    assert lms.about("main") == AboutLM(
+        parameters=sum(p.numel() for p in lms.model("main").model.parameters())
+    )
     assert lms.training_seconds("main") == 0
     assert lms.seed("main") is None

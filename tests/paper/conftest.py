@@ -14,10 +14,9 @@ import knnlm.search.cache as cache
 import knnlm.search.open as opening
 from knnlm.cli.main import run
 from knnlm.datastore.entries import Entries
-from knnlm.experiments.records import load_records
 from knnlm.search.open import Search
 from knnlm.search.retrieval import Retrieval
-from knnlm_paper.findings import Records
+from knnlm_paper.results import Results
 from knnlm_paper.scales import SMOKE_SCALE, Scale
 from tests.search.conftest import built as built
 from tests.search.conftest import queries as queries
@@ -25,11 +24,11 @@ from tests.search.conftest import store as store
 
 
 class Smoke(NamedTuple):
-    """The results folder, its records, and how often each search was run."""
+    """The results folder, its results, and how often each search was run."""
 
     folder: Path
     scale: Scale
-    records: Records
+    results: Results
     searches: list[tuple[list[Any], int]]
 
 
@@ -51,7 +50,7 @@ def smoke(tmp_path_factory: pytest.TempPathFactory) -> Smoke:
         if not counted.is_file():
             counted.write_text(json.dumps(_run(folder)))
     searches = [(what, times) for what, times in json.loads(counted.read_text())]
-    return Smoke(folder, SMOKE_SCALE, load_records(folder), searches)
+    return Smoke(folder, SMOKE_SCALE, Results.open(folder, SMOKE_SCALE), searches)
 
 
 def _run(folder: Path) -> list[tuple[list[Any], int]]:

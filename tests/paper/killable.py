@@ -1,5 +1,5 @@
-"""A program that reproduces a recipe in a child process for each number it is told; the child kills
-itself there (tests/experiments/killable.py)."""
+"""A program that reproduces an experiment in a child process for each number it is told; the child
+kills itself there (tests/experiments/killable.py)."""
 
 import sys
 from pathlib import Path

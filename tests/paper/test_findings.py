@@ -8,60 +8,59 @@ import pytest
 
 from knnlm.errors import KnnlmError
 from knnlm_paper.claims import claims
+from knnlm_paper.conditions import KNN
+from knnlm_paper.conditions.word_types.types import entropies
 from knnlm_paper.doubts import audit, doubts
 from knnlm_paper.expected import printed, published
-from knnlm_paper.findings import Claim, Records, better, check, gain, less, verdict
-from knnlm_paper.rows import Arm
+from knnlm_paper.findings import Claim, better, check, gain, less, verdict
+from knnlm_paper.results import Results
+from knnlm_paper.retrieval import Retrieval, paper_retrieval
 from knnlm_paper.scales import SCALES, SMOKE_SCALE, Scale
+from knnlm_paper.trends import trend
 from knnlm_paper.word_findings import word_findings
-from knnlm_paper.word_types import entropies, trend
 from tests.paper.conftest import Smoke
+from tests.paper.constructed import knn_measurement, results_of
 
-A, B = Arm(state="att"), Arm(state="ffn")
+A, B = Retrieval(state="att"), Retrieval(state="ffn")
 
 
 def claim(sense: str = "more", **changes: Any) -> Claim:
     return replace(
-        Claim(name="a beats b", says="", where="", terms=better(A, B, "tuned"), sense=sense),  # type: ignore[arg-type]
+        Claim(name="a beats b", says="", where="", terms=better(A, B, "own_tau"), sense=sense),  # type: ignore[arg-type]
         **changes,
     )
 
 
-def records(*pairs: tuple[Arm, list[float]]) -> Records:
-    """Records of arms whose documents have these sums of log p at the tuned τ, and 100 tokens and
-    50 words each."""
-    return {
-        arm.name: {
-            "results": {
-                "base": {"words": 50 * len(sums)},
-                "documents": {
-                    "tokens": [100.0] * len(sums),
-                    "tuned": sums,
-                    "base": [-500.0] * len(sums),
-                },
-            }
+def measured(*pairs: tuple[Retrieval, list[float]]) -> Results:
+    """Results of retrievals whose documents have these sums of log p at their own τ, and 100 tokens
+    and 50 words each."""
+    return results_of(
+        {
+            KNN(retrieval): knn_measurement(
+                base=[-500.0] * len(sums), own_tau=sums, tokens=100, words=50
+            )
+            for retrieval, sums in pairs
         }
-        for arm, sums in pairs
-    }
+    )
 
 
 def test_the_effect_is_the_ratio_of_perplexities_per_word() -> None:
-    found = check(claim(), records((A, [-400.0] * 12), (B, [-410.0] * 12)), ["main"])
+    found = check(claim(), measured((A, [-400.0] * 12), (B, [-410.0] * 12)), ["main"])
     assert found.effect == pytest.approx(np.exp(0.2) - 1)  # 10 nats over 50 words
     assert found.low == pytest.approx(found.effect)
     assert found.verdict == "holds"
 
 
 def test_a_difference_of_gains() -> None:
-    terms = gain(A, "tuned") + less(gain(B, "tuned"))
-    found = check(claim(terms=terms), records((A, [-400.0] * 12), (B, [-410.0] * 12)), ["main"])
+    terms = gain(A, "own_tau") + less(gain(B, "own_tau"))
+    found = check(claim(terms=terms), measured((A, [-400.0] * 12), (B, [-410.0] * 12)), ["main"])
     assert found.effect == pytest.approx(np.exp(0.2) - 1)  # both have the same base
 
 
 def test_the_interval_covers_what_documents_disagree_about() -> None:
     rng = np.random.default_rng(0)
     noise = rng.normal(0, 10, 60)
-    found = check(claim(), records((A, list(-400 + noise)), (B, [-400.0] * 60)), ["main"])
+    found = check(claim(), measured((A, list(-400 + noise)), (B, [-400.0] * 60)), ["main"])
     assert found.low < 0 < found.high
     assert found.verdict == "undecided"
     spread = 1.96 * noise.std() / np.sqrt(60) / 50
@@ -71,7 +70,7 @@ def test_the_interval_covers_what_documents_disagree_about() -> None:
 def test_seeds_are_pooled_and_shown() -> None:
     other = (replace(A, lm="seed-1"), [-420.0] * 12), (replace(B, lm="seed-1"), [-410.0] * 12)
     found = check(
-        claim(), records((A, [-400.0] * 12), (B, [-410.0] * 12), *other), ["main", "seed-1"]
+        claim(), measured((A, [-400.0] * 12), (B, [-410.0] * 12), *other), ["main", "seed-1"]
     )
     assert found.seeds == pytest.approx((np.exp(0.2) - 1, np.exp(-0.2) - 1))
     assert found.effect == pytest.approx(0.0)
@@ -80,7 +79,7 @@ def test_seeds_are_pooled_and_shown() -> None:
 def test_seeds_that_disagree_decide_nothing() -> None:
     other = (replace(A, lm="seed-1"), [-411.0] * 12), (replace(B, lm="seed-1"), [-410.0] * 12)
     found = check(
-        claim(), records((A, [-390.0] * 12), (B, [-410.0] * 12), *other), ["main", "seed-1"]
+        claim(), measured((A, [-390.0] * 12), (B, [-410.0] * 12), *other), ["main", "seed-1"]
     )
     assert found.low > 0
     assert found.verdict == "undecided"
@@ -88,14 +87,14 @@ def test_seeds_that_disagree_decide_nothing() -> None:
 
 def test_a_question_that_does_not_arise_is_not_answered() -> None:
     found = check(
-        claim(given=better(B, A, "tuned")),
-        records((A, [-400.0] * 12), (B, [-410.0] * 12)),
+        claim(given=better(B, A, "own_tau")),
+        measured((A, [-400.0] * 12), (B, [-410.0] * 12)),
         ["main"],
     )
     assert found.verdict == "no question"
     asked = check(
-        claim(given=better(A, B, "tuned")),
-        records((A, [-400.0] * 12), (B, [-410.0] * 12)),
+        claim(given=better(A, B, "own_tau")),
+        measured((A, [-400.0] * 12), (B, [-410.0] * 12)),
         ["main"],
     )
     assert asked.verdict == "holds"
@@ -106,13 +105,13 @@ def test_the_margin_is_at_most_half_of_what_the_paper_found() -> None:
     assert claim(paper=0.08).margin == 0.005
 
 
-def test_rows_of_different_texts_are_not_compared() -> None:
+def test_conditions_of_different_texts_are_not_compared() -> None:
     with pytest.raises(KnnlmError, match="different test tokens"):
-        check(claim(), records((A, [-400.0] * 12), (B, [-410.0] * 13)), ["main"])
+        check(claim(), measured((A, [-400.0] * 12), (B, [-410.0] * 13)), ["main"])
 
 
-def test_a_missing_row_is_not_measured() -> None:
-    assert check(claim(), records((A, [-400.0] * 12)), ["main"]).verdict == "not measured"
+def test_a_missing_condition_is_not_measured() -> None:
+    assert check(claim(), measured((A, [-400.0] * 12)), ["main"]).verdict == "not measured"
 
 
 @pytest.mark.parametrize(
@@ -143,31 +142,30 @@ def test_every_claim_has_a_name_of_its_own(scale: Scale) -> None:
     assert len(set(names)) == len(names)
 
 
-def test_every_claim_is_measured_by_some_recipe(smoke: Smoke) -> None:
+def test_every_claim_is_measured_by_some_experiment(smoke: Smoke) -> None:
     for c in (*claims(SMOKE_SCALE), *doubts(SMOKE_SCALE), *audit(SMOKE_SCALE)):
-        assert check(c, smoke.records, smoke.scale.seeds).verdict != "not measured", c.name
+        assert check(c, smoke.results, smoke.scale.seeds).verdict != "not measured", c.name
 
 
 def test_an_effect_agrees_with_the_perplexities_of_its_rows(smoke: Smoke) -> None:
-    arm = Arm(k=smoke.scale.k, factory=smoke.scale.factory)
-    found = check(claim(terms=gain(arm, "tuned")), smoke.records, ["main"])
-    r = smoke.records[arm.name]["results"]
-    assert found.effect == pytest.approx(
-        r["base"]["word_ppl"] / r["tuned"]["word_ppl"] - 1, rel=1e-5
-    )
+    retrieval = paper_retrieval(smoke.scale)
+    found = check(claim(terms=gain(retrieval, "own_tau")), smoke.results, ["main"])
+    r = smoke.results.measurement(KNN(retrieval))
+    assert found.effect == pytest.approx(r.base.word_ppl / r.own_tau.word_ppl - 1, rel=1e-5)
 
 
 def test_tuning_does_not_lose_to_the_fixed_temperature_where_it_tunes(smoke: Smoke) -> None:
-    for record in smoke.records.values():
-        if record["kind"] == "evaluate":
-            r = record["results"]
-            assert r["tuned"]["valid_ppl"] <= r["tau_1"]["valid_ppl"], record["row"]
-            assert r["tuned"]["valid_ppl"] <= r["base"]["valid_ppl"] * (1 + 1e-9)
-            assert r["base"]["calibrated_valid_ppl"] <= r["base"]["valid_ppl"] * (1 + 1e-3)
+    conditions = smoke.results.of_kind(KNN)
+    assert len(conditions) > 50
+    for condition in conditions:
+        r = smoke.results.measurement(condition)
+        assert r.own_tau.valid_ppl <= r.tau_1.valid_ppl, condition.name
+        assert r.own_tau.valid_ppl <= r.base.valid_ppl * (1 + 1e-9)
+        assert r.base.calibrated_valid_ppl <= r.base.valid_ppl * (1 + 1e-3)
 
 
 def test_what_the_paper_printed_is_what_it_says_of_itself() -> None:
-    table = printed("tab:knn_recompute", state="att", metric="l2", mask="exact", score="real")
+    table = printed("tab:knn_recompute", state="att", metric="l2", search="exact", score="exact")
     assert table is not None
     assert table.change == pytest.approx(19.735 / 21.750 - 1)
     for row in published()["tab:knn_other_models"]:
@@ -198,6 +196,6 @@ def test_a_trend_is_found_with_its_interval() -> None:
 
 
 def test_appendix_d_becomes_findings(smoke: Smoke) -> None:
-    found = word_findings(smoke.records, smoke.scale)
+    found = word_findings(smoke.results)
     assert [f.claim.where for f in found] == ["appendix D"] * 3
     assert all(f.low <= f.effect <= f.high for f in found)

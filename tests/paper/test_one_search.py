@@ -1,5 +1,5 @@
 """The one search for τ on what the paper measures: no worse on validation text than the searches
-that calibrated LMs, learned components and all rows voting once had."""
+that calibrated LMs, learned components and all entries voting once had."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -15,14 +15,13 @@ from knnlm.datastore.entries import evenly_spaced
 from knnlm.evaluation.calibration import TemperedLM, unigram_logprobs
 from knnlm.evaluation.metrics import perplexity
 from knnlm.evaluation.mixing import fit_lambda, mix
-from knnlm_paper.experiments import recipes
-from knnlm_paper.experiments.baselines import exactly, paper_arm
-from knnlm_paper.measure import Bench
-from knnlm_paper.numbers import base_of
-from knnlm_paper.rows import Learned, Unmasked
+from knnlm_paper.conditions import KNN, Learned
+from knnlm_paper.conditions import FullDatastore as AllEntries
+from knnlm_paper.conditions.learned.learner import Learner
+from knnlm_paper.measuring.base_lm import base_logs
+from knnlm_paper.measuring.workspace import PaperWorkspace
+from knnlm_paper.retrieval import exactly, paper_retrieval
 from knnlm_paper.scales import texts
-from knnlm_paper.teaching import soft_labels
-from knnlm_paper.workshop import Workshop
 from tests.paper.conftest import Smoke
 
 NO_WORSE = 1 + 1e-5
@@ -30,10 +29,9 @@ GRID = tuple(4.0**e for e in range(-6, 7))
 
 
 @pytest.fixture
-def bench(smoke: Smoke) -> Bench:
+def workspace(smoke: Smoke) -> PaperWorkspace:
     """Of the folder of the smoke run: what it measures again is read from there."""
-    found = texts(smoke.scale, None)
-    return Bench(Workshop(smoke.scale, found, smoke.folder / "work", {}, soft_labels))
+    return PaperWorkspace(smoke.scale, texts(smoke.scale, None), smoke.folder / "work")
 
 
 def mixed_ppl(lm: Logs, logs: Logs) -> float:
@@ -63,58 +61,62 @@ def grid_then_bounded(lm: Logs, logs_at: Callable[[float], Logs], own: float) ->
 
 
 def some_learned(smoke: Smoke) -> Sequence[Learned]:
-    """The first row of every kind, metric and state."""
-    rows: dict[tuple[str, str, str, bool], Learned] = {}
-    for recipe in recipes(smoke.scale):
-        for row in recipe.rows:
-            if isinstance(row, Learned):
-                rows.setdefault((row.kind, row.metric, row.state, row.fitted), row)
-    return list(rows.values())
+    """The first condition of every component, metric and state."""
+    first: dict[tuple[str, str, str, bool], Learned] = {}
+    for row in smoke.results.of_kind(Learned):
+        first.setdefault((row.component, row.metric, row.state, row.fitted), row)
+    return list(first.values())
 
 
-def test_learned_components_are_no_worse_on_validation(smoke: Smoke, bench: Bench) -> None:
-    rows = some_learned(smoke)
-    assert {row.kind for row in rows} == {"embeddings", "softmaxes", "network", "clusters"}
-    for row in rows:
-        component = bench.learned.apprentice.taught(row).component
-        scores = component.target_scores(bench.workshop.plain(*row.lm).valid)
-        base, results = bench.base(*row.lm), smoke.records[row.name]["results"]
-        for field, lm in (("tuned", base.valid), ("on_calibrated", base.calibrated_valid)):
+def test_learned_components_are_no_worse_on_validation(
+    smoke: Smoke, workspace: PaperWorkspace
+) -> None:
+    conditions = some_learned(smoke)
+    components = {"head", "mixture-of-softmaxes", "mlp", "clusters"}
+    assert {condition.component for condition in conditions} == components
+    for condition in conditions:
+        component = workspace.tool(Learner).learned(condition).component
+        scores = component.target_scores(workspace.plain(*condition.lm).valid)
+        base, r = workspace.base(*condition.lm), smoke.results.measurement(condition)
+        for point, lm in ((r.own_tau, base.valid), (r.on_calibrated, base.calibrated_valid)):
             before = grid_then_bounded(lm, scores.logprobs, component.tau)
-            assert results[field]["valid_ppl"] <= before * NO_WORSE, (row.name, field)
+            assert point.valid_ppl <= before * NO_WORSE, condition.name
 
 
-def test_all_rows_voting_are_no_worse_on_validation(smoke: Smoke, bench: Bench) -> None:
+def test_all_entries_voting_are_no_worse_on_validation(
+    smoke: Smoke, workspace: PaperWorkspace
+) -> None:
     """Before: a grid of some rows, then quarter octaves around its best."""
-    rows = [row for recipe in recipes(smoke.scale) for row in recipe.rows]
-    for row in {row.name: row for row in rows if isinstance(row, Unmasked)}.values():
-        base, m = bench.base(*row.lm), bench.workshop.plain(*row.lm)
-        scores = FullDatastore(m.store, row.state, row.metric).target_scores(m.valid)
-        some: NDArray[np.int64] = evenly_spaced(m.valid.count, 512)
+    conditions = smoke.results.of_kind(AllEntries)
+    assert len(conditions) == 4
+    for condition in conditions:
+        base, data = workspace.base(*condition.lm), workspace.plain(*condition.lm)
+        component = FullDatastore(data.store, condition.state, condition.metric)
+        scores, r = component.target_scores(data.valid), smoke.results.measurement(condition)
+        some: NDArray[np.int64] = evenly_spaced(data.valid.count, 512)
         coarse = [scores.unit * factor for factor in GRID[:9]]
         looked = scores.sample(some).several(coarse)
-        for field, lm in (("tuned", base.valid), ("on_calibrated", base.calibrated_valid)):
+        for point, lm in ((r.own_tau, base.valid), (r.on_calibrated, base.calibrated_valid)):
             near = coarse[int(np.argmin([mixed_ppl(lm[some], logs) for logs in looked]))]
             around = scores.several([near * 2 ** (e / 4) for e in range(-4, 5)])
             before = min(mixed_ppl(lm, logs) for logs in around)
-            valid_ppl = smoke.records[row.name]["results"][field]["valid_ppl"]
-            assert valid_ppl <= before * NO_WORSE, (row.name, field)
+            assert point.valid_ppl <= before * NO_WORSE, condition.name
 
 
-def test_calibrated_lms_are_no_worse_on_validation(smoke: Smoke, bench: Bench) -> None:
-    stored = bench.workshop.plain("main", None).store.targets
-    arm = smoke.records[exactly(paper_arm(smoke.scale)).name]["results"]["base"]
+def test_calibrated_lms_are_no_worse_on_validation(smoke: Smoke, workspace: PaperWorkspace) -> None:
+    stored = workspace.plain("main").store.targets
+    measured = smoke.results.measurement(KNN(exactly(paper_retrieval(smoke.scale)))).base
     for name in ("main", smoke.scale.seeds[1], "2V", "memorised"):
-        valid, _ = bench.workshop.queries(name, None)
+        valid, _ = workspace.queries(name)
         unigrams = unigram_logprobs(stored, valid.targets, valid.vocab_size)
-        model = bench.workshop.lms.model(name, None).model
+        model = workspace.lms.model(name).model
         scores = TemperedLM(model, valid.key("ffn"), valid.targets)
 
         def ppl(temperature: float, scores: TemperedLM = scores, u: Logs = unigrams) -> float:
             return mixed_ppl(scores.logprobs(temperature), u)
 
         before = bounded(ppl, -math.log(8), math.log(8), 1e-3)
-        calibration = base_of(bench.workshop, name, None, stored).calibration
+        calibration = base_logs(workspace, name, None, stored).calibration
         assert calibration.valid_ppl <= before * NO_WORSE, name
         if name == "main":
-            assert arm["calibrated_valid_ppl"] == pytest.approx(calibration.valid_ppl, rel=1e-9)
+            assert measured.calibrated_valid_ppl == pytest.approx(calibration.valid_ppl, rel=1e-9)

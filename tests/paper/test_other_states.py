@@ -14,7 +14,7 @@ from knnlm.evaluation.calibration import (
 )
 from knnlm.hidden_states import StateReader
 from knnlm.models.load import LanguageModel
-from knnlm_paper.other_states import other_state
+from knnlm_paper.measuring.other_states import other_state
 
 
 def test_att_before_its_norm_becomes_att_by_that_norm(lm: LanguageModel, store: Entries) -> None:

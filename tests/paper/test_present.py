@@ -1,20 +1,21 @@
 """The report: made from records alone, the same bytes each time, and as committed."""
 
-import copy
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from knnlm.experiments.records import CLAIM, load_records
-from knnlm.files import read_json
-from knnlm_paper.experiments import chosen, recipes
+from knnlm.experiments.records import CLAIM
+from knnlm_paper.conditions import KNN
+from knnlm_paper.experiments import all_experiments, chosen
 from knnlm_paper.report import figures, reasons, regimes, ruled_out, shares
 from knnlm_paper.report.making import times
 from knnlm_paper.report.report import FIGURES, MARKDOWN, PAGE, content, render
-from knnlm_paper.rows import Arm
-from knnlm_paper.scales import SMOKE_SCALE, scale_named
+from knnlm_paper.results import Results
+from knnlm_paper.retrieval import paper_retrieval
+from knnlm_paper.scales import SMOKE_SCALE
 from tests.paper.conftest import Smoke
 
 RESULTS = sorted(Path(__file__).parents[2].glob(f"docs/results/*/{CLAIM}"))
@@ -24,7 +25,7 @@ RESULTS = sorted(Path(__file__).parents[2].glob(f"docs/results/*/{CLAIM}"))
 @pytest.mark.parametrize("file", RESULTS, ids=lambda f: f.parent.name)
 def test_committed_reports_are_what_committed_records_say(file: Path) -> None:
     folder = file.parent
-    files = render(load_records(folder), scale_named(read_json(file)["scale"]))
+    files = render(Results.open(folder))
     for name, text in files.items():
         again = f"knnlm reproduce --report --scale {folder.name} --out docs/results/{folder.name}"
         assert (folder / name).read_text() == text, f"run '{again}'"
@@ -35,12 +36,14 @@ def test_committed_reports_are_what_committed_records_say(file: Path) -> None:
 
 @pytest.mark.pipeline
 def test_a_number_that_changes_changes_the_report(smoke: Smoke) -> None:
-    before = render(smoke.records, smoke.scale)
+    before = render(smoke.results)
     assert before == {name: (smoke.folder / name).read_text() for name in before}
-    changed = copy.deepcopy(dict(smoke.records))
-    name = Arm(k=smoke.scale.k, factory=smoke.scale.factory).name
-    changed[name]["results"]["tuned"]["ppl"] *= 2
-    after = render(changed, smoke.scale)
+    condition = KNN(paper_retrieval(smoke.scale))
+    record = smoke.results.record(condition)
+    point = replace(record.measurement.own_tau, ppl=2 * record.measurement.own_tau.ppl)
+    doubled = replace(record, measurement=replace(record.measurement, own_tau=point))
+    records = {**smoke.results.records, condition.name: doubled}
+    after = render(Results(smoke.scale, records))
     assert after[MARKDOWN] != before[MARKDOWN]
     assert after[PAGE] != before[PAGE]
 
@@ -79,34 +82,32 @@ def test_markdown_tables_have_as_many_cells_in_every_line(smoke: Smoke) -> None:
             width = 0
 
 
-@pytest.mark.parametrize("name", [recipe.name for recipe in recipes(SMOKE_SCALE)])
-def test_the_rows_of_any_recipe_make_a_report(
+@pytest.mark.parametrize("name", [experiment.name for experiment in all_experiments(SMOKE_SCALE)])
+def test_the_conditions_of_any_experiment_make_a_report(
     smoke: Smoke, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (figures, regimes, shares, reasons, ruled_out):
         monkeypatch.setattr(
             module, "drawing", lambda *_: "<svg/>"
         )  # what is drawn is tested elsewhere
-    (recipe,) = chosen(smoke.scale, [name])
-    some = {row.name: smoke.records[row.name] for row in recipe.rows}
-    assert content(some, smoke.scale)[-1].title == "How it was made"
+    (experiment,) = chosen(smoke.scale, [name])
+    some = smoke.results.only(experiment.conditions)
+    assert len(some) == len({condition.name for condition in experiment.conditions})
+    assert content(some)[-1].title == "How it was made"
 
 
-def test_every_row_and_lm_is_timed_once(smoke: Smoke) -> None:
-    *recipe_times, total = times(smoke.records, smoke.scale).rows
+def test_every_condition_and_lm_is_timed_once(smoke: Smoke) -> None:
+    *recipe_times, total = times(smoke.results).rows
     counted = sum(int(line[1].text) for line in recipe_times)
-    assert counted == int(total[1].text) == len(smoke.records)
+    assert counted == int(total[1].text) == len(smoke.results)
     assert int(total[3].text) == len(smoke.scale.lms)
-    minutes = sum(r["provenance"]["seconds"] for r in smoke.records.values()) / 60
+    minutes = sum(r.provenance.seconds for r in smoke.results.records.values()) / 60
     assert float(total[2].text) == pytest.approx(minutes, abs=0.05)
 
 
-def test_a_report_of_some_recipes_leaves_the_rest_out(smoke: Smoke) -> None:
-    some = {
-        name: r
-        for name, r in smoke.records.items()
-        if name.startswith("main_att_l2") and r["kind"] == "evaluate"
-    }
-    text = render(some, smoke.scale)[MARKDOWN]
+def test_a_report_of_some_experiments_leaves_the_rest_out(smoke: Smoke) -> None:
+    some = [c for c in smoke.results.of_kind(KNN) if c.name.startswith("main_att_l2")]
+    assert len(some) > 10
+    text = render(smoke.results.only(some))[MARKDOWN]
     assert "not measured" not in text
     assert "nan" not in text

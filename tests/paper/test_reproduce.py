@@ -1,4 +1,4 @@
-"""`knnlm reproduce`: every row measured once, with provenance; nothing searched twice;
+"""`knnlm reproduce`: every condition measured once, with provenance; nothing searched twice;
 interruptions do not show."""
 
 import json
@@ -17,43 +17,39 @@ import pytest
 
 from knnlm.cli.main import run
 from knnlm.datastore.entries import open_entries
-from knnlm.experiments.records import load_records
-from knnlm.files import write_json
-from knnlm_paper.conditions import most_neighbours, unique_rows
-from knnlm_paper.experiments import chosen, recipes
-from knnlm_paper.measure import Bench
+from knnlm.experiments.records import Record, ResultsFolder, load_records
+from knnlm_paper.conditions import KINDS, KNN
+from knnlm_paper.experiments import all_experiments, chosen, unique_conditions
+from knnlm_paper.plan import needed_searches
 from knnlm_paper.scales import SCALES, SMOKE_SCALE
 from tests.paper.conftest import Smoke
 
 pytestmark = pytest.mark.pipeline
 
 
-def test_every_row_of_every_recipe_has_a_record(smoke: Smoke) -> None:
-    rows = unique_rows(recipes(smoke.scale))
-    assert {row.name for row in rows} == set(smoke.records)
-    for record in smoke.records.values():
-        made = record["provenance"]
-        assert made["command"].startswith("knnlm reproduce ")
-        assert made["command"].endswith("--scale smoke")
-        assert {
-            "commit",
-            "seed",
-            "machine",
-            "instructions",
-            "threads",
-            "seconds",
-            "versions",
-        } <= made.keys()
-        assert record["scale"] == "smoke"
+def test_every_condition_of_every_experiment_has_a_record(smoke: Smoke) -> None:
+    conditions = unique_conditions(all_experiments(smoke.scale))
+    assert {condition.name for condition in conditions} == set(smoke.results.records)
+    assert set(conditions) == set(smoke.results)
+    for record in smoke.results.records.values():
+        made = record.provenance
+        assert made.command.startswith("knnlm reproduce ")
+        assert made.command.endswith("--scale smoke")
+        assert made.seed is not None
+        assert made.machine
+        assert made.instructions
+        assert made.threads
+        assert made.seconds >= 0
+        assert {"python", "knnlm", "torch"} <= made.versions.keys()
+        assert record.scale == "smoke"
 
 
 def test_no_search_is_run_twice(smoke: Smoke) -> None:
-    """Each store and mask is searched once for the validation and once for the test text, whatever
-    rows use it."""
+    """Each datastore is searched once in each way for the validation and once for the test text,
+    whatever conditions use it."""
     assert all(times == 2 for _, times in smoke.searches), smoke.searches
-    assert len(smoke.searches) == len(
-        most_neighbours(unique_rows(recipes(smoke.scale)), smoke.scale)
-    )
+    conditions = unique_conditions(all_experiments(smoke.scale))
+    assert len(smoke.searches) == len(needed_searches(conditions, smoke.scale))
 
 
 def test_a_finished_run_measures_nothing_and_reports_the_same(
@@ -96,19 +92,19 @@ def test_killed_runs_end_with_the_same_results(smoke: Smoke, tmp_path: Path) -> 
         parent.stdin.close()
     assert status == 0
     assert kills >= 3
-    found = load_records(tmp_path / "killed")
+    found = load_records(tmp_path / "killed", KINDS)
     assert len(found) == 4
     for name, record in found.items():
-        assert _results(record) == _results(smoke.records[name])
+        assert _results(record) == _results(smoke.results.records[name])
 
 
-def test_the_clock_of_an_interrupted_row_goes_on(
+def test_the_clock_of_an_interrupted_condition_resumes(
     smoke: Smoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (recipe,) = chosen(smoke.scale, ["recompute"])
-    folder, name = tmp_path / "again", recipe.rows[-1].name
+    (experiment,) = chosen(smoke.scale, ["recompute"])
+    folder, name = tmp_path / "again", experiment.conditions[-1].name
     shutil.copytree(smoke.folder, folder)
-    (folder / "rows" / f"{name}.json").unlink()
+    (folder / "records" / f"{name}.json").unlink()
 
     def interrupted(*_: Any) -> None:
         time.sleep(0.5)
@@ -116,41 +112,41 @@ def test_the_clock_of_an_interrupted_row_goes_on(
 
     again = ["reproduce", "recompute", "--scale", "smoke", "--out", str(folder)]
     with monkeypatch.context() as patched:
-        patched.setattr(Bench, "measure", interrupted)
+        patched.setattr(KNN, "measure", interrupted)
         assert run(again) == 1
     with monkeypatch.context() as patched:
-        patched.setattr(Bench, "measure", lambda *_: smoke.records[name]["results"])
+        patched.setattr(KNN, "measure", lambda *_: smoke.results.records[name].measurement)
         assert run(again) == 0
-    assert load_records(folder)[name]["provenance"]["seconds"] >= 0.5
+    assert load_records(folder, KINDS)[name].provenance.seconds >= 0.5
     assert not list((folder / "work" / "clocks").iterdir())
 
 
-def test_rows_of_an_lm_that_was_trained_otherwise_do_not_join(
+def test_records_of_an_lm_that_was_trained_otherwise_do_not_join(
     smoke: Smoke, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Nor an ensemble that it is part of."""
     folder, lm = tmp_path / "other-cpu", smoke.scale.seeds[1]
     shutil.copytree(smoke.folder, folder)
-    for recipe in chosen(smoke.scale, ["ensembles", "stolen"]):
-        for row in recipe.rows:
-            (folder / "rows" / f"{row.name}.json").unlink()
-    for row in unique_rows(recipes(smoke.scale)):
-        file = folder / "rows" / f"{row.name}.json"
-        if row.lm[0] == lm and file.is_file():
-            record = json.loads(file.read_text())
-            record["provenance"]["model"] = "of another CPU"
-            write_json(file, {k: v for k, v in record.items() if k != "checksum"})
-    before = len(load_records(folder))
+    for experiment in chosen(smoke.scale, ["ensembles", "stolen"]):
+        for condition in experiment.conditions:
+            (folder / "records" / f"{condition.name}.json").unlink()
+    results = ResultsFolder(folder)
+    for condition in unique_conditions(all_experiments(smoke.scale)):
+        record = results.read(condition)
+        if condition.lm.name == lm and record is not None:
+            elsewhere = replace(record.provenance, model="of another CPU")
+            results.write(replace(record, provenance=elsewhere))
+    before = len(load_records(folder, KINDS))
     assert run(["reproduce", "stolen", "--scale", "smoke", "--out", str(folder)]) == 1
     assert f"holds records of another LM called {lm}" in capsys.readouterr().err
     assert run(["reproduce", "ensembles", "--scale", "smoke", "--out", str(folder)]) == 1
     assert f"holds records of another LM called {lm}" in capsys.readouterr().err
-    assert len(load_records(folder)) == before + 1  # that of the main LM, which is the same
+    assert len(load_records(folder, KINDS)) == before + 1  # that of the main LM, which is the same
 
 
-def _results(record: Any) -> Any:
+def _results(record: Record[Any]) -> Any:
     """All but how it was made."""
-    return {name: value for name, value in record.items() if name != "provenance"}
+    return {name: value for name, value in vars(record).items() if name != "provenance"}
 
 
 def test_results_of_another_scale_are_left_alone(
@@ -158,12 +154,12 @@ def test_results_of_another_scale_are_left_alone(
 ) -> None:
     assert run(["reproduce", "all", "--scale", "demo", "--out", str(smoke.folder)]) == 1
     assert "holds results of scale smoke, not demo: choose another --out" in capsys.readouterr().err
-    assert load_records(smoke.folder) == smoke.records
+    assert load_records(smoke.folder, KINDS) == smoke.results.records
 
 
 def test_queries_are_the_same_random_tokens_for_every_lm(smoke: Smoke) -> None:
     work = smoke.folder / "work" / "states"
-    count = smoke.scale.eval_rows
+    count = smoke.scale.queries
     assert count is not None
     stores = [open_entries(work / lm / f"test-{count}") for lm in ("main", "seed-1", "width-16")]
     whole = open_entries(work / "main" / "test")
@@ -180,7 +176,7 @@ def test_any_model_can_join_appendix_a(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    few = replace(SMOKE_SCALE, widths=("width-16",), eval_rows=100)
+    few = replace(SMOKE_SCALE, widths=("width-16",), queries=100)
     monkeypatch.setitem(SCALES, "smoke", few)
     out, model = tmp_path / "out", tmp_path / "mine"
     model.symlink_to(tiny_model)
@@ -206,10 +202,10 @@ def test_any_model_can_join_appendix_a(
     assert {"kNN helps mine"} <= {
         f["name"] for f in found["findings"] if f["verdict"] != "not measured"
     }
-    record = load_records(out)["mine_att_l2_exact_real_k-64_factory-IVF32-PQ8x4np"]
-    assert record["results"]["base"]["ppl"] > record["results"]["tuned"]["ppl"]
-    assert record["provenance"]["seed"] is None
-    assert record["provenance"]["command"].endswith("--model mine")
+    record = load_records(out, KINDS)["mine_att_l2_exact_k-64_factory-IVF32-PQ8x4np"]
+    assert record.measurement.base.ppl > record.measurement.own_tau.ppl
+    assert record.provenance.seed is None
+    assert record.provenance.command.endswith("--model mine")
     assert (
         run(["reproduce", "--report", "--scale", "smoke", "--out", str(out), "--json"]) == 0
     )  # without naming it
@@ -229,8 +225,8 @@ def test_results_of_another_lm_of_that_name_are_left_alone(
     )
 
 
-def test_a_report_can_be_written_anew_from_rows_alone(smoke: Smoke, tmp_path: Path) -> None:
-    for name in ("scale.json", "rows"):
+def test_a_report_can_be_written_again_from_records_alone(smoke: Smoke, tmp_path: Path) -> None:
+    for name in ("scale.json", "records"):
         copy = shutil.copytree if (smoke.folder / name).is_dir() else shutil.copy
         copy(smoke.folder / name, tmp_path / name)
     assert run(["reproduce", "--report", "--scale", "smoke", "--out", str(tmp_path)]) == 0

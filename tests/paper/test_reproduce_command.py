@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from knnlm.cli.main import run
-from knnlm_paper.experiments import capacity, chosen, recipes
+from knnlm_paper.conditions import FullDatastore
+from knnlm_paper.experiments import all_experiments, capacity, chosen
 from knnlm_paper.plan import plan
-from knnlm_paper.rows import Unmasked
 from knnlm_paper.scales import SCALES, SMOKE_SCALE
 
 pytestmark = pytest.mark.pipeline
@@ -68,16 +68,16 @@ def test_the_list_covers_the_paper(capsys: pytest.CaptureFixture[str]) -> None:
     ) - NO_EXPERIMENT
     assert len({entry["name"] for entry in listed}) == len(listed)
     for scale in SCALES.values():
-        assert all(recipe.rows for recipe in recipes(scale) if recipe.labels), scale.name
+        assert all(e.conditions for e in all_experiments(scale) if e.labels), scale.name
 
 
-def test_a_label_names_its_recipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_label_names_its_experiment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["reproduce", "tab:knn_recompute", "--plan", "--json", "--scale", "paper"]) == 0
     assert json.loads(capsys.readouterr().out)["rows"] == 8
     assert run(["reproduce", "table3", "--plan", "--json", "--scale", "paper"]) == 0
     assert json.loads(capsys.readouterr().out)["rows"] == 8
     names = {
-        recipe.name for recipe in chosen(SMOKE_SCALE, ["app:failed"])
+        experiment.name for experiment in chosen(SMOKE_SCALE, ["app:failed"])
     }  # an appendix of several experiments
     assert names == {
         "metric",
@@ -109,17 +109,17 @@ def test_the_papers_own_scale_is_planned_with_its_constants(
 
 
 def test_a_plan_of_what_is_learned_has_the_lm_and_its_store() -> None:
-    rows = capacity.recipe(SCALES["laptop"]).rows
-    found = plan(rows, SCALES["laptop"], speed=1e10)
+    conditions = capacity.experiment(SCALES["laptop"]).conditions
+    found = plan(conditions, SCALES["laptop"], speed=1e10)
     assert [step.kind for step in found.steps][:2] == ["train", "build"]
     assert sum(step.kind == "learn" for step in found.steps) > len(
-        rows
+        conditions
     )  # other learning rates are tried
 
 
-def test_a_plan_counts_all_rows_voting_without_a_search() -> None:
-    found = plan([Unmasked()], SCALES["laptop"], speed=1e10)
-    assert [step.kind for step in found.steps] == ["train", "build", "unmasked", "measure"]
+def test_a_plan_counts_all_entries_voting_without_a_search() -> None:
+    found = plan([FullDatastore()], SCALES["laptop"], speed=1e10)
+    assert [step.kind for step in found.steps] == ["train", "build", "full-datastore", "measure"]
     assert found.steps[2].seconds > 20_000 * 304_391 * 2 * 256 / 1e10
 
 
@@ -132,8 +132,8 @@ def test_a_plan_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ([], "no recipe given: name some (see knnlm reproduce --list), or write 'all'"),
-        (["baseline"], "unknown recipe 'baseline': did you mean 'baselines'?"),
+        ([], "no experiment given: name some (see knnlm reproduce --list), or write 'all'"),
+        (["baseline"], "unknown experiment 'baseline': did you mean 'baselines'?"),
         (["all", "--scale", "labtop"], "unknown scale 'labtop': did you mean 'laptop'?"),
         (["all", "--scale", "laptop", "--data", "nowhere"], "there is no folder nowhere"),
         (["all", "--scale", "smoke", "--data", "."], "scale smoke uses the embedded text"),

@@ -7,14 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knnlm.datastore.entries import Entries
-from knnlm.experiments.derive import derive, zero_entries
+from knnlm.experiments.derive import derive
+from knnlm.experiments.searches import zero_entries
 from knnlm.search.cache import cached_neighbors
 from knnlm.search.exact import exact_search
 from knnlm.search.index import build_index
 from knnlm.search.neighbors import Neighbors
 from knnlm.search.retrieval import Retrieval
 from knnlm.similarity import METRICS, Metric
-from knnlm_paper.scores import decoded, flipped, half, with_zeros
+from knnlm_paper.measuring.scores import decoded, flipped, half, with_zeros
 from tests.arrays import Case, InMemory, cases, column
 
 

@@ -2,10 +2,11 @@
 
 condition    what the runner needs to know of one setting of the equation
 scales       what "smoke" and "demo" mean            texts      train, validation and test text
-lms          base LMs that an experiment trains or opens
+base_lms     what it says of its base LMs            lms        those LMs, trained or opened
 searches     what one search depends on              derive     datastores made from datastores
 workspace    the work that conditions share, done once and resumed
 runner       conditions → records                    records    the folder of records, and its claim
+typed_json   dataclasses ⇄ JSON, strictly
 provenance   command, commit, versions, machine      plan       time and disk before anything runs
 demo         `knnlm demo`, an experiment of eight conditions (demo_results: what it shows)
 """

@@ -1,11 +1,14 @@
+from .base_lms import AboutLM as AboutLM
+from .base_lms import BaseLM as BaseLM
+from .base_lms import Checkpoint as Checkpoint
+from .base_lms import ExistingLM as ExistingLM
 from .condition import Condition as Condition
 from .demo import Demo as Demo
 from .demo import demo_as_json as demo_as_json
 from .demo import run_demo as run_demo
-from .lms import BaseLM as BaseLM
-from .lms import Checkpoint as Checkpoint
-from .lms import ExistingLM as ExistingLM
+from .provenance import Provenance as Provenance
 from .records import Claim as Claim
+from .records import Record as Record
 from .records import ResultsFolder as ResultsFolder
 from .records import load_records as load_records
 from .runner import Outcome as Outcome

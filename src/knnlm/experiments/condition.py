@@ -1,25 +1,38 @@
 """A condition: one setting of every symbol of the equation, as far as the runner needs to know."""
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any, Generic, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from knnlm.experiments.lms import Checkpoint
+from knnlm.experiments.base_lms import MAIN, Checkpoint
 from knnlm.experiments.searches import SearchSpec
-from knnlm.experiments.workspace import Workspace
+from knnlm.experiments.typed_json import to_json
 
-W = TypeVar("W", bound=Workspace)
+if TYPE_CHECKING:
+    from knnlm.experiments.workspace import Workspace
+
+W = TypeVar("W", bound="Workspace")
+M = TypeVar("M")
 
 
-class Condition(ABC, Generic[W]):
+class Condition(ABC, Generic[W, M]):
     """What is measured, of which LMs, with which searches, and how.
 
-    A condition is a value: its result depends on itself, on the experiment's texts and LMs, and on
-    nothing else. It is measured in a workspace of type `W`.
+    A condition is a value, a frozen dataclass: its measurement depends on itself, on the
+    experiment's texts and LMs, and on nothing else. It is measured in a workspace of type `W`, and
+    its measurement is a frozen dataclass `M` (typed_json.py says what their fields may be). Import
+    what needs torch inside `measure`: then results can be read without it.
 
     Example:
         @dataclass(frozen=True)
-        class Coverage(Condition[Workspace]):
+        class CoverageMeasurement:
+            valid: float
+            test: float
+
+        @dataclass(frozen=True)
+        class Coverage(Condition[Workspace, CoverageMeasurement]):
+            measurement_type = CoverageMeasurement
             k: int
 
             @property
@@ -30,10 +43,20 @@ class Condition(ABC, Generic[W]):
             def searches(self) -> dict[SearchSpec, int]:
                 return {SearchSpec(): self.k}
 
-            def measure(self, workspace: Workspace) -> dict[str, Any]:
+            def measure(self, workspace: Workspace) -> CoverageMeasurement:
                 near = workspace.neighbors(SearchSpec(), "test", self.k)
                 ...
     """
+
+    kind: ClassVar[str]
+    """What is measured, as records call it: the name of the class, "neighbor-counts" of
+    NeighborCounts."""
+    measurement_type: ClassVar[type[Any]]
+    """The dataclass that `measure` returns."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", cls.__name__).lower()
 
     @property
     @abstractmethod
@@ -41,13 +64,13 @@ class Condition(ABC, Generic[W]):
         """Its name, also of its record's file; no two conditions of an experiment share one."""
 
     @abstractmethod
-    def measure(self, workspace: W) -> dict[str, Any]:
-        """Its result, as JSON."""
+    def measure(self, workspace: W) -> M:
+        """Its measurement."""
 
     @property
     def lm(self) -> Checkpoint:
         """Its base LM."""
-        return Checkpoint("main")
+        return MAIN
 
     @property
     def other_lms(self) -> tuple[Checkpoint, ...]:
@@ -60,17 +83,23 @@ class Condition(ABC, Generic[W]):
         conditions."""
         return {}
 
-    @property
-    def made_with(self) -> str | None:
-        """A fingerprint of what its result depends on beside its name, the texts and the LMs. A
-        record that was made with something else is measured again."""
+    def made_with(self, workspace: W) -> str | None:
+        """A fingerprint of what its measurement depends on beside its name, the texts and the LMs.
+        A record that was made with something else is measured again."""
         return None
 
     @property
-    def kind(self) -> str:
-        """What is measured, as its record calls it."""
-        return type(self).__name__.lower()
+    def settings(self) -> dict[str, Any]:
+        """All of its fields, as JSON for its record."""
+        fields: dict[str, Any] = to_json(self)
+        return fields
 
-    def describe(self) -> dict[str, Any]:
-        """All of its settings, as JSON for its record."""
-        return dict(vars(self))
+
+C = TypeVar("C", bound=Condition[Any, Any])
+
+
+def grouped_by_lm(conditions: Iterable[C]) -> list[C]:
+    """Each condition once, those of one LM together so that it is opened once."""
+    unique = {condition.name: condition for condition in conditions}
+    order = {lm: i for i, lm in enumerate(dict.fromkeys(c.lm for c in unique.values()))}
+    return sorted(unique.values(), key=lambda condition: order[condition.lm])

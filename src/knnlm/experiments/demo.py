@@ -2,7 +2,7 @@
 
     DEMO/model          the base LM                 DEMO/report.html    the page
     DEMO/store          its datastore, with indexes, tuned settings and clusters
-    DEMO/rows, DEMO/scale.json, DEMO/work           records, what they are of, and the workspace
+    DEMO/records, DEMO/scale.json, DEMO/work        records, what they are of, and the workspace
 
 An interrupted demo resumes, and a finished one only shows itself again."""
 
@@ -13,9 +13,10 @@ from knnlm.argument_types import check_types
 from knnlm.components import KNN_NAME, Logs
 from knnlm.defaults import COMPONENT_KIND
 from knnlm.evaluation import Evaluation, choose_settings, evaluate, save_settings
+from knnlm.experiments.base_lms import BaseLM
 from knnlm.experiments.demo_results import Measured, demo_results
 from knnlm.experiments.knn_condition import KNNCondition
-from knnlm.experiments.lms import BaseLM, LMs
+from knnlm.experiments.lms import LMs
 from knnlm.experiments.provenance import versions
 from knnlm.experiments.records import WORK, ResultsFolder, make_claim
 from knnlm.experiments.runner import run
@@ -124,9 +125,10 @@ def demo_as_json(shown: Demo) -> dict[str, Any]:
 
 
 def _read(condition: KNNCondition, results: ResultsFolder) -> Measured:
-    record = results.read(condition.name)
+    record = results.read(condition)
     assert record is not None
-    return Measured(*condition.read(record["results"]), record["provenance"]["seconds"])
+    m = record.measurement
+    return Measured(m.factory, m.tuned, m.evaluation, record.provenance.seconds)
 
 
 def _save_settings(data: SearchData, measured: list[Measured]) -> None:

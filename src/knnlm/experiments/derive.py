@@ -84,11 +84,6 @@ def subsample(count: int, fraction: float, draw: int) -> NDArray[np.int64]:
     return np.sort(rng.choice(count, size=size, replace=False)).astype(np.int64)
 
 
-def zero_entries(count: int, share: float) -> int:
-    """How many zero entries, beside `count` others, are `share` of the whole."""
-    return round(count * share / (1 - share))
-
-
 def normalized(states: NDArray[np.float32]) -> NDArray[np.float32]:
     """LayerNorm without gain or bias."""
     centered = states - states.mean(axis=1, keepdims=True)

@@ -2,7 +2,6 @@
 λ and τ tuned on validation text, everything reported on test text."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
 
 from knnlm.components import KNN, KNN_NAME
 from knnlm.defaults import NPROBE
@@ -16,8 +15,9 @@ from knnlm.search import Retrieval, index_manifest
 from knnlm.similarity import Metric
 
 
-class KNNResult(NamedTuple):
-    """The result of a `KNNCondition`."""
+@dataclass(frozen=True)
+class KNNMeasurement:
+    """What a `KNNCondition` gave."""
 
     factory: str
     """"exact", or the factory string of the index, which says more than its name."""
@@ -26,9 +26,10 @@ class KNNResult(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class KNNCondition(Condition[Workspace]):
+class KNNCondition(Condition[Workspace, KNNMeasurement]):
     """A kNN-LM of the main LM and all of its datastore."""
 
+    measurement_type = KNNMeasurement
     key: str
     metric: Metric
     exact: bool
@@ -50,8 +51,7 @@ class KNNCondition(Condition[Workspace]):
         """The one search, with its k."""
         return {self.search: self.k}
 
-    @property
-    def made_with(self) -> str:
+    def made_with(self, workspace: Workspace) -> str:
         """A fingerprint of k, which is not part of the name."""
         return fingerprint({"k": self.k})[:16]
 
@@ -60,8 +60,8 @@ class KNNCondition(Condition[Workspace]):
         not."""
         return workspace.retrieval(self.search, self.k)
 
-    def measure(self, workspace: Workspace) -> dict[str, Any]:
-        """Tuned settings and the evaluation of the test text (`read` gives them back)."""
+    def measure(self, workspace: Workspace) -> KNNMeasurement:
+        """Tuned settings and the evaluation of the test text."""
         data, retrieval = workspace.data(self.search), self.retrieval(workspace)
         for split in (VALID, TEST):
             workspace.neighbors(self.search, split, self.k)
@@ -73,16 +73,4 @@ class KNNCondition(Condition[Workspace]):
         factory = "exact"
         if retrieval.index is not None:
             factory = index_manifest(data.store, retrieval.index)["factory"]
-        return {
-            "factory": factory,
-            "tuned": tuned.settings.as_json(),
-            "evaluation": evaluation.as_json(),
-        }
-
-    def read(self, result: dict[str, Any]) -> KNNResult:
-        """What `measure` returned, from its JSON."""
-        return KNNResult(
-            result["factory"],
-            TunedSettings.from_json(result["tuned"]),
-            Evaluation.from_json(result["evaluation"]),
-        )
+        return KNNMeasurement(factory, tuned.settings, evaluation)

@@ -1,78 +1,16 @@
-"""Base LMs as an experiment names them: those that it trains, each once, and those that exist
-already."""
+"""The base LMs of an experiment by name: trained when they are first needed, each once, or opened
+where they exist already."""
 
 import math
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
 
+from knnlm.experiments.base_lms import AboutLM, BaseLM, Checkpoint, ExistingLM
 from knnlm.experiments.texts import Texts
 from knnlm.files import read_json
-from knnlm.models import LanguageModel, Preset, load_model
+from knnlm.models import LanguageModel, load_model
 from knnlm.training import CHECKPOINTS, RECORD, Teacher, TrainingResult, train
-
-
-class Checkpoint(NamedTuple):
-    """An LM, and the update of its training at which it was kept; None is the best on
-    validation."""
-
-    lm: str
-    step: int | None = None
-
-
-class Shape(NamedTuple):
-    """How large an LM is."""
-
-    layers: int
-    width: int
-    vocab_size: int
-
-
-@dataclass(frozen=True)
-class BaseLM:
-    """A base LM that an experiment trains."""
-
-    name: str
-    preset: Preset
-    seed: int = 0
-    begin: str | None = None
-    """The LM whose weights it begins with."""
-    teacher: str | None = None
-    """What it learns from instead of the next tokens, as the `teachers` of `LMs` know it."""
-
-    @property
-    def shape(self) -> Shape:
-        """The layers, width and vocabulary of its preset."""
-        return Shape(self.preset.layers, self.preset.width, self.preset.vocab_size)
-
-    def describe(self) -> dict[str, Any]:
-        """All that its training depends on beside the text. Fields that are not set are left out,
-        so that LMs trained before those fields existed are still recognized."""
-        optional = {"begin": self.begin, "teacher": self.teacher}
-        return {
-            "preset": self.preset.settings(),
-            "seed": self.seed,
-            **{name: value for name, value in optional.items() if value},
-        }
-
-
-@dataclass(frozen=True)
-class ExistingLM:
-    """A base LM that exists already: a folder, a hub name or a GGUF file. Its shape is used by
-    plans only; 0 means unknown."""
-
-    name: str
-    source: str
-    layers: int = 0
-    width: int = 0
-    vocab_size: int = 0
-
-    @property
-    def shape(self) -> Shape:
-        """As far as it is known."""
-        return Shape(self.layers, self.width, self.vocab_size)
 
 
 class LMs:
@@ -131,26 +69,24 @@ class LMs:
                 self.seconds += time.monotonic() - began
         return self._trained[name]
 
-    def about(self, name: str, step: int | None = None) -> dict[str, float | None]:
-        """What is known of an LM and its training.
-
-        Perplexities are those of the updates before `step` (with whatever dropout it has; None for
-        an LM that learned from a teacher) and of the validation text that training looked at."""
+    def about(self, name: str, step: int | None = None) -> AboutLM:
+        """What is known of an LM and its training."""
         lm = self.by_name[name]
         if isinstance(lm, ExistingLM):
-            return {"parameters": sum(p.numel() for p in self.model(name, step).model.parameters())}
+            parameters = self.model(name, step).model.parameters()
+            return AboutLM(parameters=sum(p.numel() for p in parameters))
         record = read_json(self.folder(name) / RECORD)
         at = record["trained"]["best_step"] if step is None else step
         point = next(entry for entry in record["history"] if entry["step"] == at)
-        return {
-            "parameters": record["trained"]["parameters"],
-            "width": record["preset"]["width"],
-            "train_tokens": record["trained"]["train_tokens"],
-            "steps": record["trained"]["steps"],
-            "step": at,
-            "train_ppl": math.exp(point["train_loss"]) if lm.teacher is None else None,
-            "valid_ppl": math.exp(point["valid_loss"]),
-        }
+        return AboutLM(
+            parameters=record["trained"]["parameters"],
+            width=record["preset"]["width"],
+            train_tokens=record["trained"]["train_tokens"],
+            steps=record["trained"]["steps"],
+            step=at,
+            train_ppl=math.exp(point["train_loss"]) if lm.teacher is None else None,
+            valid_ppl=math.exp(point["valid_loss"]),
+        )
 
     def training_seconds(self, name: str) -> int:
         """How long an LM was trained, by whichever process; 0 for one that existed already."""
@@ -167,7 +103,7 @@ class LMs:
         return lm.seed if isinstance(lm, BaseLM) else None
 
     def _load(self, wanted: Checkpoint) -> LanguageModel:
-        lm = self.by_name[wanted.lm]
+        lm = self.by_name[wanted.name]
         if isinstance(lm, ExistingLM):
             return load_model(lm.source)
         folder = self.trained(lm.name).path

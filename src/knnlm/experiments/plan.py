@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from knnlm.experiments.derive import zero_entries
-from knnlm.experiments.lms import BaseLM, Checkpoint, ExistingLM
-from knnlm.experiments.searches import NORMALIZED, SearchSpec
+from knnlm.experiments.base_lms import BaseLM, Checkpoint, ExistingLM
+from knnlm.experiments.searches import NORMALIZED, SearchSpec, zero_entries
 from knnlm.experiments.texts import Sizes
 from knnlm.search import default_factory
 
@@ -113,11 +112,11 @@ class Costs:
     def building(self, lm: Checkpoint, other_state: str = "", datastore: bool = True) -> Step:
         """An LM reads the validation and test text and, for its datastore, the training text."""
         entries = sum(self.sizes) if datastore else self.sizes.valid + self.sizes.test
-        width, keys = self.lms[lm.lm].shape.width, 1 if other_state else 2
-        name = lm.lm + (f" at update {lm.step:,}" if lm.step is not None else "")
+        width, keys = self.lms[lm.name].shape.width, 1 if other_state else 2
+        name = lm.name + (f" at update {lm.step:,}" if lm.step is not None else "")
         name += f", {other_state}" if other_state else ""
         label = f"{name}: {entries:,} entries of {width}" + ("" if datastore else ", no datastore")
-        work = SLOWER["build"] * 2 * _OVERLAP * self.parameters(lm.lm)[0] * entries
+        work = SLOWER["build"] * 2 * _OVERLAP * self.parameters(lm.name)[0] * entries
         return Step("build", label, work, entries * (2 * keys * width + 12))
 
     def deriving(self, searches: Iterable[SearchSpec]) -> list[Step]:

@@ -5,26 +5,77 @@ import importlib.metadata
 import os
 import platform
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import torch
+if TYPE_CHECKING:
+    from knnlm.experiments.condition import Condition
+    from knnlm.experiments.lms import LMs
 
 _PACKAGES = ("knnlm", "torch", "transformers", "faiss-cpu", "numpy", "scipy")
 
 
-def provenance(command: str, seconds: float) -> dict[str, Any]:
-    """What is the same for every condition that this process measures, with the command that
-    measures this one and the seconds that it took."""
-    return {
-        "command": command,
-        "commit": commit(),
-        "versions": versions(),
-        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
-        "instructions": torch.backends.cpu.get_cpu_capability(),
-        "threads": torch.get_num_threads(),
-        "seconds": round(seconds, 1),
-    }
+class UsedLM(NamedTuple):
+    """A further LM that a condition used."""
+
+    name: str
+    step: int | None
+    fingerprint: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provenance:
+    """How one record was made."""
+
+    model: str
+    """Fingerprint of the base LM."""
+    other_models: tuple[UsedLM, ...]
+    train_seconds: int
+    """How long the base LM was trained, by whichever process; it serves many conditions."""
+    others_train_seconds: dict[str, int]
+    command: str
+    commit: str | None
+    """None for an installed package."""
+    seed: int | None
+    """Of the base LM; None for one that existed already."""
+    versions: dict[str, str]
+    """Of Python and of the packages that numbers depend on."""
+    machine: str
+    instructions: str | None
+    """Vector instructions; None where a record is older than this field, as below."""
+    threads: int | None
+    seconds: float
+
+
+def make_provenance(
+    condition: "Condition[Any, Any]", lms: "LMs", command: str, seconds: float
+) -> Provenance:
+    """How this process measured a condition.
+
+    Args:
+        condition: What was measured.
+        lms: The LMs of the experiment.
+        command: The command that measures it.
+        seconds: How long it took, without the training of LMs.
+    """
+    import torch
+
+    name = condition.lm.name
+    return Provenance(
+        model=lms.model(*condition.lm).fingerprint,
+        other_models=tuple(UsedLM(*lm, lms.model(*lm).fingerprint) for lm in condition.other_lms),
+        train_seconds=lms.training_seconds(name),
+        others_train_seconds={lm.name: lms.training_seconds(lm.name) for lm in condition.other_lms},
+        command=command,
+        commit=commit(),
+        seed=lms.seed(name),
+        versions=versions(),
+        machine=f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        instructions=torch.backends.cpu.get_cpu_capability(),
+        threads=torch.get_num_threads(),
+        seconds=round(seconds, 1),
+    )
 
 
 def versions() -> dict[str, str]:

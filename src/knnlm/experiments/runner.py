@@ -8,12 +8,12 @@ updates that is another LM of the same recipe.)"""
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple
 
 from knnlm.errors import KnnlmError
-from knnlm.experiments.condition import Condition, W
-from knnlm.experiments.provenance import provenance
-from knnlm.experiments.records import ResultsFolder
+from knnlm.experiments.condition import Condition, W, grouped_by_lm
+from knnlm.experiments.provenance import make_provenance
+from knnlm.experiments.records import Record, ResultsFolder
 from knnlm.experiments.workspace import Workspace
 from knnlm.files import read_json, write_json
 from knnlm.progress import log
@@ -29,31 +29,14 @@ class Outcome(NamedTuple):
     seconds: float
 
 
-class _Named(Protocol):
-    @property
-    def name(self) -> str: ...
-    @property
-    def lm(self) -> tuple[str, int | None]: ...
-
-
-N = TypeVar("N", bound=_Named)
-
-
-def grouped_by_lm(conditions: Iterable[N]) -> list[N]:
-    """Each condition once, those of one LM together so that it is opened once."""
-    unique = {condition.name: condition for condition in conditions}
-    order = {lm: i for i, lm in enumerate(dict.fromkeys(c.lm for c in unique.values()))}
-    return sorted(unique.values(), key=lambda condition: order[condition.lm])
-
-
 def run(
-    conditions: Sequence[Condition[W]],
+    conditions: Sequence[Condition[W, Any]],
     workspace: W,
     results: ResultsFolder,
     *,
     scale: str,
-    command: Callable[[Condition[W]], str],
-    known: Iterable[Condition[W]] = (),
+    command: Callable[[Condition[W, Any]], str],
+    known: Iterable[Condition[W, Any]] = (),
 ) -> Outcome:
     """Measure every condition that the folder does not hold yet. The folder must be claimed.
 
@@ -70,51 +53,41 @@ def run(
     """
     began = time.monotonic()
     ordered = grouped_by_lm(conditions)
-    missing = [condition for condition in ordered if not _measured(results, condition)]
+    missing = [condition for condition in ordered if not _measured(condition, workspace, results)]
     fingerprints = _known_lms(results, (*known, *ordered))
     for number, condition in enumerate(missing, start=1):
         log.info(f"[{number}/{len(missing)}] {condition.name}")
-        for lm in {lm.lm for lm in (*condition.other_lms, condition.lm)} & fingerprints.keys():
+        for lm in {lm.name for lm in (*condition.other_lms, condition.lm)} & fingerprints.keys():
             _refuse_another_lm(lm, fingerprints.pop(lm), workspace, results)
         _measure(condition, workspace, results, scale, command(condition))
     return Outcome(results.path, len(ordered), len(missing), time.monotonic() - began)
 
 
-def _measured(results: ResultsFolder, condition: Condition[W]) -> bool:
+def _measured(condition: Condition[W, Any], workspace: W, results: ResultsFolder) -> bool:
     """Whether the folder holds the condition's record, made with what it is made with now."""
-    record = results.read(condition.name)
-    return record is not None and record.get("made_with") == condition.made_with
+    record = results.read(condition)
+    return record is not None and record.made_with == condition.made_with(workspace)
 
 
 def _measure(
-    condition: Condition[W], workspace: W, results: ResultsFolder, scale: str, command: str
+    condition: Condition[W, Any], workspace: W, results: ResultsFolder, scale: str, command: str
 ) -> None:
     clock = _Clock(workspace, condition.name)
     try:
-        result = condition.measure(workspace)
+        measurement = condition.measure(workspace)
     except BaseException:
         clock.keep()
         raise
-    lms = workspace.lms
     results.write(
-        condition.name,
-        {
-            "kind": condition.kind,
-            "scale": scale,
-            "what": condition.describe(),
-            "made_with": condition.made_with,
-            "results": result,
-            "provenance": {
-                "model": lms.model(*condition.lm).fingerprint,
-                "other_models": [(*lm, lms.model(*lm).fingerprint) for lm in condition.other_lms],
-                "train_seconds": lms.training_seconds(condition.lm[0]),
-                "others_train_seconds": {
-                    name: lms.training_seconds(name) for name, _ in condition.other_lms
-                },
-                "seed": lms.seed(condition.lm[0]),
-                **provenance(command, clock.seconds()),
-            },
-        },
+        Record(
+            condition.name,
+            condition.kind,
+            scale,
+            condition.settings,
+            condition.made_with(workspace),
+            measurement,
+            make_provenance(condition, workspace.lms, command, clock.seconds()),
+        )
     )
     clock.forget()
 
@@ -145,15 +118,14 @@ _Fingerprints = dict[int | None, set[str]]  # of one LM, at each update
 
 
 def _known_lms(
-    results: ResultsFolder, conditions: Iterable[Condition[W]]
+    results: ResultsFolder, conditions: Iterable[Condition[W, Any]]
 ) -> dict[str, _Fingerprints]:
     """The LMs that the folder's records were made with."""
     known: dict[str, _Fingerprints] = {}
     for condition in grouped_by_lm(conditions):
-        if (record := results.read(condition.name)) is not None and "provenance" in record:
-            made = record["provenance"]
-            used = [*made.get("other_models", ()), (*condition.lm, made["model"])]
-            for name, step, fingerprint in used:
+        if (record := results.read(condition)) is not None:
+            made = record.provenance
+            for name, step, fingerprint in (*made.other_models, (*condition.lm, made.model)):
                 known.setdefault(name, {}).setdefault(step, set()).add(fingerprint)
     return known
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from knnlm.experiments.lms import Checkpoint
+from knnlm.experiments.base_lms import Checkpoint
 from knnlm.similarity import Metric
 
 NORMALIZED = "-normed"
@@ -63,3 +63,8 @@ def largest_k(searches: Iterable[Mapping[SearchSpec, int]]) -> dict[SearchSpec, 
         for spec, k in needed.items():
             merged[spec] = max(merged.get(spec, 0), k)
     return merged
+
+
+def zero_entries(count: int, share: float) -> int:
+    """How many zero entries, beside `count` others, are `share` of the whole."""
+    return round(count * share / (1 - share))

@@ -27,10 +27,9 @@ from knnlm.experiments.derive import (
     normalized,
     principal_components,
     subsample,
-    zero_entries,
 )
 from knnlm.experiments.lms import LMs
-from knnlm.experiments.searches import NORMALIZED, SearchSpec
+from knnlm.experiments.searches import NORMALIZED, SearchSpec, zero_entries
 from knnlm.experiments.texts import Texts
 from knnlm.files import fingerprint
 from knnlm.hidden_states import AttLocation

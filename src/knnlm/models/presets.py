@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from knnlm.errors import unknown
-from knnlm.models.summed_embeddings import with_summed_embeddings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,6 +183,8 @@ def new_model(preset: Preset, vocab_size: int, end_of_text: int) -> Any:
         >>> model = new_model(SMOKE, len(tokenizer), tokenizer.bos_token_id)
     """
     import transformers
+
+    from knnlm.models.summed_embeddings import with_summed_embeddings
 
     model = transformers.OPTForCausalLM(
         transformers.OPTConfig(

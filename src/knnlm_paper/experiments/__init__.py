@@ -1,9 +1,12 @@
-"""All recipes, in the order of the paper, then ours. Each file answers one question; each function
-returns data."""
+"""All experiments, in the order of the paper, then ours. Each file answers one question; each
+function returns data."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from knnlm.errors import unknown
+from knnlm.experiments.condition import grouped_by_lm
+from knnlm_paper.conditions import PaperCondition
 from knnlm_paper.expected import published
 from knnlm_paper.experiments import (
     adaptive,
@@ -25,63 +28,73 @@ from knnlm_paper.experiments import (
     temperature,
     words,
 )
-from knnlm_paper.rows import Recipe
+from knnlm_paper.experiments.experiment import Experiment
 from knnlm_paper.scales import Scale
 
-_ALL: tuple[Callable[[Scale], Recipe], ...] = (
-    baselines.recipe,
-    recompute.recipe,
-    sizes.recipe,
-    temperature.recipe,
-    models.recipe,
-    words.recipe,
-    regimes.recipe,
-    sceptic.neighbours,
+_ALL: tuple[Callable[[Scale], Experiment], ...] = (
+    baselines.experiment,
+    recompute.experiment,
+    sizes.experiment,
+    temperature.experiment,
+    models.experiment,
+    words.experiment,
+    regimes.experiment,
+    sceptic.neighbor_counts,
     sceptic.approximations,
     sceptic.components,
     audit.zeros,
     audit.sign,
     audit.precision,
     audit.norm,
-    substitutes.recipe,
-    capacity.recipe,
-    adaptive.recipe,
-    softmaxes.recipe,
-    clusters.recipe,
-    interpolated.recipe,
-    beyond.recipe,
-    sceptic.unmasked,
+    substitutes.experiment,
+    capacity.experiment,
+    adaptive.experiment,
+    softmaxes.experiment,
+    clusters.experiment,
+    interpolated.experiment,
+    beyond.experiment,
+    sceptic.full_datastore,
     ruled_out.metric,
     ruled_out.sparsity,
     ruled_out.location,
     ruled_out.stolen,
     ensembling.ensembles,
-    ensembling.memorised,
+    ensembling.memorized,
     ensembling.soft_labels,
     ensembling.together,
 )
 
 
-def recipes(scale: Scale) -> tuple[Recipe, ...]:
-    """Every recipe at this scale."""
+def all_experiments(scale: Scale) -> tuple[Experiment, ...]:
+    """Every experiment at this scale."""
     return tuple(make(scale) for make in _ALL)
 
 
-def chosen(scale: Scale, names: list[str]) -> tuple[Recipe, ...]:
-    """The recipes of these names, labels or tables ("table3"); "all" is all of them."""
-    every = recipes(scale)
-    known: dict[str, list[Recipe]] = {}
-    for r in every:
-        for label in (r.name, *r.labels):
-            known.setdefault(label, []).append(r)
-    for label, rows in published().items():
-        place = rows[0].where.split(",")[0].lower().replace(" ", "")  # "Table 3, section 5.1"
-        if place.startswith("table"):
-            known[place] = known[label]
+def unique_conditions(experiments: Iterable[Experiment]) -> list[PaperCondition[Any]]:
+    """The conditions of several experiments, each once, those of one LM together so that it is
+    opened once."""
+    return grouped_by_lm(c for experiment in experiments for c in experiment.conditions)
+
+
+def chosen(scale: Scale, names: list[str]) -> tuple[Experiment, ...]:
+    """The experiments of these names, labels or tables ("table3"); "all" is all of them.
+
+    Raises:
+        UsageError: There is no experiment of a name.
+    """
+    every = all_experiments(scale)
+    known: dict[str, list[Experiment]] = {}
+    for experiment in every:
+        for label in (experiment.name, *experiment.labels):
+            known.setdefault(label, []).append(experiment)
+    for label, printed in published().items():
+        number = printed[0].where.split(",")[0].lower().replace(" ", "")  # "Table 3, section 5.1"
+        if number.startswith("table"):
+            known[number] = known[label]
     for name in names:
         if name != "all" and name not in known:
-            raise unknown("recipe", name, ["all", *known], "see 'knnlm reproduce --list'")
+            raise unknown("experiment", name, ["all", *known], "see 'knnlm reproduce --list'")
     if "all" in names:
         return every
-    wanted = [r for name in names for r in known[name]]
-    return tuple(r for r in every if r in wanted)
+    wanted = [experiment for name in names for experiment in known[name]]
+    return tuple(experiment for experiment in every if experiment in wanted)

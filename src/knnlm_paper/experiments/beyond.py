@@ -1,33 +1,38 @@
-"""Not in the paper: what gets the most of the neighbours' gain without a search.
+"""Not in the paper: what gets the most of the neighbors' gain without a search.
 
-A network over att and ffn together; neighbours in other documents as teachers, alone and beside the
-true tokens; and combinations, with and without neighbours beside them. Networks are learned from
-every seed; of the rest one start is enough to see how far from the neighbours it is."""
+An MLP over att and ffn together; neighbors in other documents as teachers, alone and beside the
+true tokens; and combinations, with and without neighbors beside them. MLPs are learned from
+every seed; of the rest one start is enough to see how far from the neighbors it is."""
 
-from knnlm_paper.experiments.baselines import exactly, paper_arm
-from knnlm_paper.experiments.clusters import pressed
-from knnlm_paper.rows import Combined, Learned, Recipe, Row
+from typing import Any
+
+from knnlm_paper.conditions import Combined, Learned, PaperCondition
+from knnlm_paper.experiments.clusters import clusters_of
+from knnlm_paper.experiments.experiment import Experiment
+from knnlm_paper.retrieval import exactly, paper_retrieval
 from knnlm_paper.scales import Scale
 
 
-def network(scale: Scale, soft: float = 0.0) -> Learned:
-    """The largest network."""
-    return Learned(state="both", kind="network", size=scale.learning.networks[-1], soft=soft)
+def mlp(scale: Scale, soft: float = 0.0) -> Learned:
+    """The largest MLP."""
+    return Learned(state="both", component="mlp", size=scale.learning.networks[-1], soft=soft)
 
 
 def taught(scale: Scale) -> list[Learned]:
-    """Heads and networks that neighbours teach."""
+    """Heads and MLPs that neighbors teach."""
     return [
-        row for soft in scale.learning.soft for row in (Learned(soft=soft), network(scale, soft))
+        condition
+        for soft in scale.learning.soft
+        for condition in (Learned(soft=soft), mlp(scale, soft))
     ]
 
 
 def combinations(scale: Scale) -> list[Combined]:
-    """Of the paper's two views and of ours; the last has neighbours too."""
-    head, ours, said = Learned(), network(scale), network(scale, scale.learning.soft[0])
+    """Of the paper's two views and of ours; the last has neighbors too."""
+    head, ours, said = Learned(), mlp(scale), mlp(scale, scale.learning.soft[0])
     att, ffn = (
-        pressed("att", scale.learning.clusters[0]),
-        pressed("ffn", scale.learning.clusters[0]),
+        clusters_of("att", scale.learning.clusters[0]),
+        clusters_of("ffn", scale.learning.clusters[0]),
     )
     parts = (head, ours, said, att, ffn)
     return [
@@ -37,18 +42,21 @@ def combinations(scale: Scale) -> list[Combined]:
         Combined((ours, ffn)),
         Combined((att, ffn)),
         Combined(parts),
-        Combined(parts, (exactly(paper_arm(scale)),)),
+        Combined(parts, (exactly(paper_retrieval(scale)),)),
     ]
 
 
-def recipe(scale: Scale) -> Recipe:
-    """Networks, what neighbours taught, and combinations."""
+def experiment(scale: Scale) -> Experiment:
+    """MLPs, what neighbors taught, and combinations."""
     points = scale.learning
-    rows: list[Row] = [
-        Learned(state="both", kind="network", size=n, seed=seed)
+    conditions: list[PaperCondition[Any]] = [
+        Learned(state="both", component="mlp", size=n, seed=seed)
         for seed in range(points.seeds)
         for n in points.networks
     ]
-    return Recipe(
-        "beyond", "The best without a search", (), (*rows, *taught(scale), *combinations(scale))
+    return Experiment(
+        "beyond",
+        "The best without a search",
+        (),
+        (*conditions, *taught(scale), *combinations(scale)),
     )

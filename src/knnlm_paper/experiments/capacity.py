@@ -1,14 +1,15 @@
-"""Figure and appendix B: n embeddings for each word, one recipe for all n."""
+"""Figure and appendix B: n embeddings for each token, one recipe for all n."""
 
+from knnlm_paper.conditions import Learned
+from knnlm_paper.experiments.experiment import Experiment
 from knnlm_paper.experiments.substitutes import STATES
-from knnlm_paper.rows import Learned, Recipe
 from knnlm_paper.scales import Scale
 
 
-def recipe(scale: Scale) -> Recipe:
+def experiment(scale: Scale) -> Experiment:
     """Every n over both states, for every seed."""
     points = scale.learning
-    rows = [
+    conditions = [
         Learned(state=state, seed=seed, size=n)
         for n in points.sizes
         for state in STATES
@@ -19,4 +20,4 @@ def recipe(scale: Scale) -> Recipe:
         "tab:softmax_bottleneck",
         "app:detail_result_increasing_nv",
     )
-    return Recipe("capacity", "More embeddings for each word", labels, tuple(rows))
+    return Experiment("capacity", "More embeddings for each token", labels, tuple(conditions))

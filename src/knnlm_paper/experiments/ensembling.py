@@ -3,78 +3,82 @@ ensembles more."""
 
 from dataclasses import replace
 
-from knnlm_paper.experiments.baselines import exactly, paper_arm
-from knnlm_paper.rows import Combined, Ensemble, Learned, Recipe
+from knnlm.experiments.base_lms import Checkpoint
+from knnlm_paper.conditions import Combined, Ensemble, Learned
+from knnlm_paper.experiments.experiment import Experiment
+from knnlm_paper.retrieval import exactly, paper_retrieval
 from knnlm_paper.scales import Scale
 
 
 def with_lms(scale: Scale, count: int, knn: bool = False) -> Ensemble:
-    """`main`, the first `count` of the further LMs, and neighbours or not."""
-    others = tuple((lm, None) for lm in scale.ruled_out.ensemble[:count])
-    return Ensemble(others, (exactly(paper_arm(scale)),) if knn else ())
+    """`main`, the first `count` of the further LMs, and neighbors or not."""
+    others = tuple(Checkpoint(lm) for lm in scale.ruled_out.ensemble[:count])
+    return Ensemble(others, (exactly(paper_retrieval(scale)),) if knn else ())
 
 
 def with_one(lm: str, step: int | None = None) -> Ensemble:
     """`main` and one further LM."""
-    return Ensemble(((lm, step),))
+    return Ensemble((Checkpoint(lm, step),))
 
 
-def ensembles(scale: Scale) -> Recipe:
-    """The main LM with each further LM; K LMs, K-1 with neighbours, and all of them with
-    neighbours."""
+def ensembles(scale: Scale) -> Experiment:
+    """The main LM with each further LM; K LMs, K-1 with neighbors, and all of them with
+    neighbors."""
     names = scale.ruled_out.ensemble
-    rows = [with_one(lm) for lm in names]
-    rows += [with_lms(scale, count) for count in range(2, len(names) + 1)]
-    rows += [with_lms(scale, count, knn=True) for count in range(len(names) + 1)]
+    conditions = [with_one(lm) for lm in names]
+    conditions += [with_lms(scale, count) for count in range(2, len(names) + 1)]
+    conditions += [with_lms(scale, count, knn=True) for count in range(len(names) + 1)]
     labels = ("tab:ensembling", "fig:ensemble", "app:ensembling", "app:failed")
-    return Recipe("ensembles", "Several LMs", labels, tuple(rows))
+    return Experiment("ensembles", "Several LMs", labels, tuple(conditions))
 
 
-def memory_and_neighbours(scale: Scale) -> Ensemble:
-    """The main LM, the one that memorised longest, and neighbours."""
+def memory_and_neighbors(scale: Scale) -> Ensemble:
+    """The main LM, the one that memorized longest, and neighbors."""
     return replace(
         with_one("memorised", scale.lm("memorised").preset.keep[-1]),
-        neighbours=(exactly(paper_arm(scale)),),
+        neighbors=(exactly(paper_retrieval(scale)),),
     )
 
 
-def memorised(scale: Scale) -> Recipe:
+def memorized(scale: Scale) -> Experiment:
     """The main LM with one that began as it and was trained on without dropout, at several updates;
-    and at its last with neighbours."""
-    rows = (
+    and at its last with neighbors."""
+    conditions = (
         *(with_one("memorised", step) for step in scale.lm("memorised").preset.keep),
-        memory_and_neighbours(scale),
+        memory_and_neighbors(scale),
     )
-    return Recipe(
+    return Experiment(
         "memorised",
-        "An LM that memorises",
+        "An LM that memorizes",
         ("tab:overfit", "app:overfitting", "appendix E.6", "app:failed"),
-        rows,
+        conditions,
     )
 
 
-def soft_labels(scale: Scale) -> Recipe:
-    """The main LM with one that learned from it, from it with its neighbours, or (the same seed)
+def soft_labels(scale: Scale) -> Experiment:
+    """The main LM with one that learned from it, from it with its neighbors, or (the same seed)
     from the text."""
-    rows = tuple(with_one(lm) for lm in ("taught-by-lm", "taught-by-knn-lm", scale.seeds[1]))
-    return Recipe(
-        "soft-labels", "Soft labels", ("app:soft_label", "appendix E.6", "app:failed"), rows
+    lms = ("taught-by-lm", "taught-by-knn-lm", scale.seeds[1])
+    conditions = tuple(with_one(lm) for lm in lms)
+    return Experiment(
+        "soft-labels", "Soft labels", ("app:soft_label", "appendix E.6", "app:failed"), conditions
     )
 
 
 def two_stores(scale: Scale) -> Combined:
-    """Neighbours by att and neighbours by ffn at once."""
-    arm = exactly(paper_arm(scale))
-    return Combined((), (arm, replace(arm, state="ffn")))
+    """Neighbors by att and neighbors by ffn at once."""
+    retrieval = exactly(paper_retrieval(scale))
+    return Combined((), (retrieval, replace(retrieval, state="ffn")))
 
 
 def with_head(scale: Scale, seed: int = 0) -> Combined:
     """Neighbours and a head on att at once."""
-    return Combined((Learned(seed=seed),), (exactly(paper_arm(scale)),))
+    return Combined((Learned(seed=seed),), (exactly(paper_retrieval(scale)),))
 
 
-def together(scale: Scale) -> Recipe:
-    """What the paper suggests but does not show: neighbours with a learned head, and both stores at
-    once."""
-    rows = (two_stores(scale), *(with_head(scale, seed) for seed in range(scale.learning.seeds)))
-    return Recipe("together", "Two reasons at once", (), rows)
+def together(scale: Scale) -> Experiment:
+    """What the paper suggests but does not show: neighbors with a learned head, and both
+    datastores at once."""
+    heads = (with_head(scale, seed) for seed in range(scale.learning.seeds))
+    conditions = (two_stores(scale), *heads)
+    return Experiment("together", "Two reasons at once", (), conditions)

@@ -1,18 +1,19 @@
 """Appendix A: the same for base LMs of other sizes."""
 
-from knnlm_paper.experiments.baselines import exactly, paper_arm
-from knnlm_paper.rows import Evaluate, Recipe
+from knnlm_paper.conditions import KNN
+from knnlm_paper.experiments.experiment import Experiment
+from knnlm_paper.retrieval import exactly, paper_retrieval
 from knnlm_paper.scales import Scale
 
 
-def recipe(scale: Scale) -> Recipe:
+def experiment(scale: Scale) -> Experiment:
     """att and L2, with the index and exactly, for every width and every further LM."""
     lms = (*scale.widths, *(lm.name for lm in scale.others))
-    arms = [arm for lm in lms for arm in (paper_arm(scale, lm), exactly(paper_arm(scale, lm)))]
-    rows = tuple(Evaluate(arm) for arm in arms)
-    return Recipe(
+    paper = [paper_retrieval(scale, lm) for lm in lms]
+    conditions = tuple(KNN(r) for one in paper for r in (one, exactly(one)))
+    return Experiment(
         "models",
         "Base LMs of other sizes",
         ("tab:knn_other_models", "app:generalization-knnlm"),
-        rows,
+        conditions,
     )

@@ -1,26 +1,30 @@
-"""Table 3: {FAISS, real} mask × {FAISS, real} score, with the arm that the paper left out (real
-mask, FAISS score)."""
+"""Table 3: {index, exact} search × {index, exact} score, with the one that the paper left out
+(exact search, scores of the index)."""
 
 from dataclasses import replace
 
-from knnlm_paper.experiments.baselines import paper_arm
-from knnlm_paper.rows import Arm, Evaluate, Recipe
+from knnlm_paper.conditions import KNN
+from knnlm_paper.experiments.experiment import Experiment
+from knnlm_paper.retrieval import Retrieval, paper_retrieval
 from knnlm_paper.scales import Scale
 
 
-def four(arm: Arm) -> tuple[Arm, ...]:
+def four(retrieval: Retrieval) -> tuple[Retrieval, ...]:
     """All four, in the paper's order; the missing one last."""
     return (
-        replace(arm, mask="faiss", score="faiss"),
-        replace(arm, mask="faiss", score="real"),
-        replace(arm, mask="exact", score="real"),
-        replace(arm, mask="exact", score="faiss"),
+        replace(retrieval, search="index", score="index"),
+        replace(retrieval, search="index", score="exact"),
+        replace(retrieval, search="exact", score="exact"),
+        replace(retrieval, search="exact", score="index"),
     )
 
 
-def recipe(scale: Scale) -> Recipe:
-    """The four arms on att and L2, for every seed of the main LM."""
-    rows = [Evaluate(arm) for lm in scale.seeds for arm in four(paper_arm(scale, lm))]
-    return Recipe(
-        "recompute", "Approximate or exact: mask and score", ("tab:knn_recompute",), tuple(rows)
+def experiment(scale: Scale) -> Experiment:
+    """The four retrievals on att and L2, for every seed of the main LM."""
+    conditions = [KNN(r) for lm in scale.seeds for r in four(paper_retrieval(scale, lm))]
+    return Experiment(
+        "recompute",
+        "Approximate or exact: search and score",
+        ("tab:knn_recompute",),
+        tuple(conditions),
     )

@@ -5,16 +5,19 @@ The paper's LM was wide, had dropout and stopped where validation did. Here the 
 measured on LMs that had too little training, enough, and (without dropout) too much."""
 
 from dataclasses import replace
+from typing import Any
 
-from knnlm_paper.experiments.baselines import exactly, paper_arm
-from knnlm_paper.rows import Arm, Evaluate, Learned, Recipe, Row
+from knnlm.experiments.base_lms import Checkpoint
+from knnlm_paper.conditions import KNN, Learned, PaperCondition
+from knnlm_paper.experiments.experiment import Experiment
+from knnlm_paper.retrieval import Retrieval, exactly, paper_retrieval
 from knnlm_paper.scales import Scale
 
 
-def arms(scale: Scale, lm: str, step: int | None) -> tuple[Arm, ...]:
-    """The paper's arm, the exact one, and the exact one on ffn: enough for all three effects."""
-    arm = replace(paper_arm(scale, lm), step=step)
-    return arm, exactly(arm), replace(exactly(arm), state="ffn")
+def retrievals(scale: Scale, lm: str, step: int | None) -> tuple[Retrieval, ...]:
+    """The paper's, the exact one, and the exact one on ffn: enough for all three effects."""
+    retrieval = paper_retrieval(scale, lm, step)
+    return retrieval, exactly(retrieval), replace(exactly(retrieval), state="ffn")
 
 
 def points(scale: Scale) -> list[tuple[str, int | None]]:
@@ -22,9 +25,12 @@ def points(scale: Scale) -> list[tuple[str, int | None]]:
     return [*scale.checkpoints, *((lm, None) for lm in scale.widths)]
 
 
-def recipe(scale: Scale) -> Recipe:
-    """All three arms and a learned head at every point."""
-    rows: list[Row] = []
+def experiment(scale: Scale) -> Experiment:
+    """All three retrievals and a learned head at every point."""
+    conditions: list[PaperCondition[Any]] = []
     for lm, step in points(scale):
-        rows += [*(Evaluate(arm) for arm in arms(scale, lm, step)), Learned(of=lm, step=step)]
-    return Recipe("regimes", "When each reason holds", (), tuple(rows))
+        conditions += [
+            *(KNN(retrieval) for retrieval in retrievals(scale, lm, step)),
+            Learned(lm=Checkpoint(lm, step)),
+        ]
+    return Experiment("regimes", "When each reason holds", (), tuple(conditions))

@@ -1,50 +1,56 @@
-"""What a sceptic asks: how many neighbours, which kind of approximation, fewer dimensions, and no
+"""What a sceptic asks: how many neighbors, which kind of approximation, fewer dimensions, and no
 mask at all.
 
-(The other baseline, a calibrated LM, is measured with every row.)
+(The other baseline, a calibrated LM, is measured with every condition.)
 """
 
 from dataclasses import replace
 
-from knnlm_paper.experiments.baselines import exactly, paper_arm
+from knnlm.experiments.base_lms import Checkpoint
+from knnlm_paper.conditions import KNN, FullDatastore, NeighborCounts
+from knnlm_paper.experiments.experiment import Experiment
 from knnlm_paper.experiments.substitutes import STATES
-from knnlm_paper.rows import Counts, Evaluate, Recipe, Unmasked
+from knnlm_paper.retrieval import exactly, paper_retrieval
 from knnlm_paper.scales import Scale
 
 
-def neighbours(scale: Scale) -> Recipe:
+def neighbor_counts(scale: Scale) -> Experiment:
     """k from one to thousands, exact and approximate, all from one search each."""
-    arm = replace(paper_arm(scale), k=max(scale.ks))
-    return Recipe(
+    retrieval = replace(paper_retrieval(scale), k=max(scale.ks))
+    return Experiment(
         "neighbours",
-        "How many neighbours",
+        "How many neighbors",
         (),
-        tuple(Counts(a, scale.ks) for a in (exactly(arm), arm)),
+        tuple(NeighborCounts(a, scale.ks) for a in (exactly(retrieval), retrieval)),
     )
 
 
-def approximations(scale: Scale) -> Recipe:
-    """Lists pruned without quantising, quantised without pruning, and both: recall against
+def approximations(scale: Scale) -> Experiment:
+    """Lists pruned without quantizing, quantised without pruning, and both: recall against
     perplexity."""
-    rows = tuple(
-        Evaluate(replace(paper_arm(scale), factory=factory, nprobe=nprobe))
+    conditions = tuple(
+        KNN(replace(paper_retrieval(scale), factory=factory, nprobe=nprobe))
         for factory, nprobe in scale.factories
     )
-    return Recipe("approximations", "Which approximation", (), rows)
+    return Experiment("approximations", "Which approximation", (), conditions)
 
 
-def unmasked(scale: Scale) -> Recipe:
-    """All rows of the store vote, which is where k ends; for every seed of the main LM."""
-    rows = tuple(Unmasked(lm, state) for lm in scale.seeds for state in STATES)
-    return Recipe("unmasked", "All rows vote, without a mask", (), rows)
+def full_datastore(scale: Scale) -> Experiment:
+    """All entries of the datastore vote, which is where k ends; for every seed of the main LM."""
+    conditions = tuple(
+        FullDatastore(Checkpoint(lm), state) for lm in scale.seeds for state in STATES
+    )
+    return Experiment("unmasked", "All entries vote, without a mask", (), conditions)
 
 
-def components(scale: Scale) -> Recipe:
+def components(scale: Scale) -> Experiment:
     """Keys reduced by PCA, as He et al. (2021) did from 1024 to 512 dimensions; for every seed of
     the main LM."""
-    arms = [
-        replace(exactly(paper_arm(scale, lm)), width=w)
+    retrievals = [
+        replace(exactly(paper_retrieval(scale, lm)), width=w)
         for lm in scale.seeds
         for w in scale.components
     ]
-    return Recipe("components", "Keys of fewer dimensions", (), tuple(Evaluate(a) for a in arms))
+    return Experiment(
+        "components", "Keys of fewer dimensions", (), tuple(KNN(a) for a in retrievals)
+    )

@@ -1,12 +1,13 @@
-"""Table 2: a second softmax over att or over ffn, learned from the store; alone with the LM, and
+"""Table 2: a learned head over att or over ffn instead of the datastore; alone with the LM, and
 both at once."""
 
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 from knnlm.similarity import METRICS
-from knnlm_paper.experiments.baselines import exactly, paper_arm
-from knnlm_paper.rows import Combined, Evaluate, Learned, Recipe, Row
+from knnlm_paper.conditions import KNN, Combined, Learned, PaperCondition
+from knnlm_paper.experiments.experiment import Experiment
+from knnlm_paper.retrieval import exactly, paper_retrieval
 from knnlm_paper.scales import Scale
 
 STATES: tuple[Literal["att"], Literal["ffn"]] = ("att", "ffn")
@@ -17,24 +18,27 @@ def both(seed: int = 0) -> Combined:
     return Combined((Learned(seed=seed), Learned(state="ffn", seed=seed)))
 
 
-def recipe(scale: Scale) -> Recipe:
-    """Neighbours and heads of both states and metrics; both heads at once; a head with neighbours;
+def experiment(scale: Scale) -> Experiment:
+    """Neighbours and heads of both states and metrics; both heads at once; a head with neighbors;
     for every seed."""
-    rows: list[Row] = [
-        Evaluate(exactly(replace(paper_arm(scale), state=s, metric=m)))
+    conditions: list[PaperCondition[Any]] = [
+        KNN(exactly(replace(paper_retrieval(scale), state=s, metric=m)))
         for s in STATES
         for m in METRICS
     ]
     for seed in range(scale.learning.seeds):
-        rows += [
+        conditions += [
             Learned(state=state, seed=seed, metric=metric)
             for state in STATES
             for metric in METRICS[::-1]
         ]
-        rows += [both(seed), Combined((Learned(seed=seed),), (exactly(paper_arm(scale)),))]
-    return Recipe(
+        conditions += [
+            both(seed),
+            Combined((Learned(seed=seed),), (exactly(paper_retrieval(scale)),)),
+        ]
+    return Experiment(
         "substitutes",
-        "A second softmax in the place of the store",
+        "A second softmax instead of the datastore",
         ("tab:input_representation",),
-        tuple(rows),
+        tuple(conditions),
     )

@@ -1,20 +1,21 @@
-"""Figures: perplexity against τ for each mask and score, on a small part of the store and on all of
-it."""
+"""Figures: perplexity against τ for each search and score, on a small part of the datastore and
+on all of it."""
 
 from dataclasses import replace
 
-from knnlm_paper.experiments.baselines import paper_arm
+from knnlm_paper.conditions import TemperatureCurve
+from knnlm_paper.experiments.experiment import Experiment
 from knnlm_paper.experiments.recompute import four
-from knnlm_paper.rows import Recipe, Temperatures
+from knnlm_paper.retrieval import paper_retrieval
 from knnlm_paper.scales import Scale
 
 
-def recipe(scale: Scale) -> Recipe:
-    """The four arms at both sizes."""
-    rows = [
-        Temperatures(arm)
+def experiment(scale: Scale) -> Experiment:
+    """The four retrievals at both sizes."""
+    conditions = [
+        TemperatureCurve(retrieval)
         for fraction in (scale.small, 1.0)
-        for arm in four(replace(paper_arm(scale), fraction=fraction))
+        for retrieval in four(replace(paper_retrieval(scale), fraction=fraction))
     ]
     labels = ("fig:small_temperature", "fig:full_temperature", "fig:temperature")
-    return Recipe("temperature", "How peaky", labels, tuple(rows))
+    return Experiment("temperature", "How peaky", labels, tuple(conditions))

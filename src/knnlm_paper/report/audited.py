@@ -14,7 +14,7 @@ from knnlm_paper.report.words import numbers
 from knnlm_paper.scales import Scale
 
 Named = Mapping[str, Finding]
-_OWN, _ONE = f"({FIELDS['tuned']})", f"({FIELDS['tau_1']})"
+_OWN, _ONE = f"({FIELDS['own_tau']})", f"({FIELDS['tau_1']})"
 _LEAD = f"att beats ffn {_OWN}"
 
 
@@ -51,7 +51,7 @@ def _of_states() -> tuple[Confound, ...]:
             "It reads att behind a LayerNorm, and ffn before any",
             "that att beats ffn",
             "without",
-            f"att beats ffn, both normalised ({FIELDS['shared']})",
+            f"att beats ffn, both normalised ({FIELDS['one_tau']})",
             "att, not ffn, at one τ for all, with a LayerNorm for both",
             "does not hold",
         ),
@@ -157,5 +157,5 @@ def audit_parts(named: Named, scale: Scale) -> list[Block]:
 
 def _two_leads(named: Named) -> str:
     """att's lead over ffn at one τ and with each at its own."""
-    one, own = (named[f"att beats ffn ({FIELDS[field]})"] for field in ("shared", "tuned"))
+    one, own = (named[f"att beats ffn ({FIELDS[field]})"] for field in ("one_tau", "own_tau"))
     return f"{numbers(one, paper=False)} at one τ, {numbers(own, paper=False)} each at its own"

@@ -6,11 +6,11 @@ from typing import NamedTuple
 from knnlm_paper.beyond_claims import beyond_claims
 from knnlm_paper.claims import claims
 from knnlm_paper.doubts import audit, doubts
-from knnlm_paper.findings import Finding, Records, check
+from knnlm_paper.findings import Finding, check
 from knnlm_paper.learned_claims import learned_claims
 from knnlm_paper.place_findings import place_findings, stolen_findings
+from knnlm_paper.results import Results
 from knnlm_paper.ruled_claims import ruled_claims
-from knnlm_paper.scales import Scale
 from knnlm_paper.word_findings import word_findings
 
 
@@ -37,16 +37,14 @@ class Findings(NamedTuple):
         ]
 
 
-def all_findings(records: Records, scale: Scale) -> Findings:
+def all_findings(results: Results) -> Findings:
     """Every claim checked."""
     paper, sceptic, audited, learned, beyond, ruled = (
-        [check(c, records, scale.seeds) for c in make(scale)]
+        [check(c, results, results.scale.seeds) for c in make(results.scale)]
         for make in (claims, doubts, audit, learned_claims, beyond_claims, ruled_claims)
     )
-    ruled += [*place_findings(records, scale), *stolen_findings(records, scale)]
-    return Findings(
-        [*paper, *word_findings(records, scale)], sceptic, audited, learned, beyond, ruled
-    )
+    ruled += [*place_findings(results), *stolen_findings(results)]
+    return Findings([*paper, *word_findings(results)], sceptic, audited, learned, beyond, ruled)
 
 
 def measured(found: Sequence[Finding]) -> list[Finding]:

@@ -1,4 +1,4 @@
-"""The paper's figures redrawn from records, and ours. Vector, legible in print, colour-blind safe
+"""The paper's figures redrawn from results, and ours. Vector, legible in print, colour-blind safe
 (report/svg.py)."""
 
 import math
@@ -12,13 +12,12 @@ from matplotlib.figure import Figure as Canvas
 
 from knnlm.report.document import Figure
 from knnlm.report.svg import DASHES, INK, MARKERS, SERIES, drawing
-from knnlm_paper.experiments.baselines import paper_arm
+from knnlm_paper.conditions import KNN, FullDatastore, NeighborCounts, TemperatureCurve, WordTypes
 from knnlm_paper.experiments.recompute import four
-from knnlm_paper.findings import Records
 from knnlm_paper.report.tables import setting
-from knnlm_paper.rows import Arm, Counts, Unmasked, Words
-from knnlm_paper.scales import Scale
-from knnlm_paper.word_types import trend
+from knnlm_paper.results import Results
+from knnlm_paper.retrieval import Retrieval, exactly, paper_retrieval
+from knnlm_paper.trends import trend
 
 SIZE = (6.2, 3.9)
 
@@ -32,15 +31,15 @@ class Line(NamedTuple):
     spread: Sequence[tuple[float, float]] | None = None
 
 
-def sizes(records: Records, scale: Scale, field: str) -> Figure:
+def sizes(results: Results, field: str) -> Figure:
     """Perplexity against the size of the store (fig:subsample_dstore_only, fig:datastore_size)."""
     lines = []
-    for arm in four(paper_arm(scale))[:3]:
+    for arm in four(paper_retrieval(results.scale))[:3]:
         points = []
-        for fraction in scale.fractions:
-            draws = range(scale.draws if fraction < 1 else 1)
-            names = [replace(arm, fraction=fraction, draw=d).name for d in draws]
-            found = [records[n]["results"][field]["ppl"] for n in names if n in records]
+        for fraction in results.scale.fractions:
+            draws = range(results.scale.draws if fraction < 1 else 1)
+            drawn = [KNN(replace(arm, fraction=fraction, draw=d)) for d in draws]
+            found = [results.ppl(row, field) for row in drawn if row in results]
             if found:
                 points.append((100 * fraction, float(np.mean(found)), (min(found), max(found))))
         if points:
@@ -52,24 +51,25 @@ def sizes(records: Records, scale: Scale, field: str) -> Figure:
                     [p[2] for p in points],
                 )
             )
-    words = "one τ for all" if field == "shared" else "each point at its own τ"
+    words = "one τ for all" if field == "one_tau" else "each point at its own τ"
     caption = (
         f"Test perplexity against the share of the store that is used, {words}; bars span the "
         "random parts drawn."
     )
-    base = _base(records, paper_arm(scale))
-    return plot(f"sizes-{field}", caption, lines, "share of the store, %", base=base)
+    base = _base(results, paper_retrieval(results.scale))
+    name = f"sizes-{field.replace('_', '-')}"
+    return plot(name, caption, lines, "share of the store, %", base=base)
 
 
-def temperatures(records: Records, scale: Scale, fraction: float) -> Figure:
+def temperatures(results: Results, fraction: float) -> Figure:
     """Perplexity against τ, λ refitted at each (fig:small_temperature, fig:full_temperature)."""
     lines = []
-    for arm in four(replace(paper_arm(scale), fraction=fraction)):
-        record = records.get(f"{arm.name}_temperatures")
+    for arm in four(replace(paper_retrieval(results.scale), fraction=fraction)):
+        record = results.find(TemperatureCurve(arm))
         if record is not None:
-            points = record["results"]["points"]
+            points = record.points
             lines.append(
-                Line(setting(arm), [p["temperature"] for p in points], [p["ppl"] for p in points])
+                Line(setting(arm), [p.temperature for p in points], [p.ppl for p in points])
             )
     caption = (
         f"Test perplexity against τ on {fraction:.0%} of the store, λ refitted on validation at "
@@ -77,7 +77,7 @@ def temperatures(records: Records, scale: Scale, fraction: float) -> Figure:
         "line is τ = 1, where the paper's tables are; its figures end at 3."
     )
     name = "temperature-full" if fraction == 1 else "temperature-small"
-    base = _base(records, paper_arm(scale))
+    base = _base(results, paper_retrieval(results.scale))
 
     def mark(axes: Axes) -> None:
         axes.axvline(1.0, color=INK, linewidth=0.8, linestyle=(0, (1, 2)))
@@ -85,37 +85,32 @@ def temperatures(records: Records, scale: Scale, fraction: float) -> Figure:
     return plot(name, caption, lines, "temperature τ", log=True, base=base, also=mark)
 
 
-def neighbours(records: Records, rows: Sequence[Counts], whole: Sequence[Unmasked]) -> Figure:
+def neighbours(
+    results: Results, rows: Sequence[NeighborCounts], whole: Sequence[FullDatastore]
+) -> Figure:
     """Perplexity against k, up to all rows of the main LM's store."""
     lines = []
     for row in rows:
-        record = records.get(row.name)
+        record = results.find(row)
         if record is not None:
-            points = record["results"]["points"]
-            for field, words in (("tau_1", "τ = 1"), ("tuned", "tuned τ")):
+            points = record.points
+            for field, words in (("tau_1", "τ = 1"), ("own_tau", "tuned τ")):
                 lines.append(
                     Line(
-                        f"{setting(row.arm)}, {words}",
-                        [p["k"] for p in points],
-                        [p[field]["ppl"] for p in points],
+                        f"{setting(row.retrieval)}, {words}",
+                        [p.k for p in points],
+                        [getattr(p, field).ppl for p in points],
                     )
                 )
-    base = next(
-        (records[r.name]["results"]["base"]["ppl"] for r in rows if r.name in records), None
-    )
+    base = next((results.measurement(r).base.ppl for r in rows if r in results), None)
     for every in whole:
-        record = records.get(every.name)
-        if (
-            record is not None
-            and every.of == "main"
-            and record["results"]["tuned"]["ppl"] is not None
-        ):
-            results = record["results"]
+        full = results.find(every)
+        if full is not None and every.lm.name == "main" and math.isfinite(full.own_tau.ppl):
             lines.append(
                 Line(
                     f"{every.state}, all rows, tuned τ",
-                    [results["rows"]],
-                    [results["tuned"]["ppl"]],
+                    [full.entries],
+                    [full.own_tau.ppl],
                 )
             )
     return plot(
@@ -128,12 +123,13 @@ def neighbours(records: Records, rows: Sequence[Counts], whole: Sequence[Unmaske
     )
 
 
-def approximations(records: Records, scale: Scale) -> Figure:
+def approximations(results: Results) -> Figure:
     """Perplexity against recall of the mask, by kind of approximation."""
     groups: dict[str, list[tuple[float, float]]] = {}
-    for factory, nprobe in scale.factories:
-        record = records.get(replace(paper_arm(scale), factory=factory, nprobe=nprobe).name)
-        if record is not None:
+    for factory, nprobe in results.scale.factories:
+        arm = replace(paper_retrieval(results.scale), factory=factory, nprobe=nprobe)
+        record = results.find(KNN(arm))
+        if record is not None and record.recall is not None:
             pruned, coded = factory.startswith("IVF"), "PQ" in factory
             kind = (
                 "lists and codes"
@@ -142,15 +138,13 @@ def approximations(records: Records, scale: Scale) -> Figure:
                 if pruned
                 else "codes (quantised)"
             )
-            groups.setdefault(kind, []).append(
-                (record["results"]["recall"], record["results"]["tuned"]["ppl"])
-            )
+            groups.setdefault(kind, []).append((record.recall, record.own_tau.ppl))
     lines = [
         Line(kind, [p[0] for p in sorted(g)], [p[1] for p in sorted(g)])
         for kind, g in groups.items()
     ]
-    exact = records.get(replace(paper_arm(scale), mask="exact", score="real").name)
-    level = exact["results"]["tuned"]["ppl"] if exact is not None else None
+    exact = results.find(KNN(exactly(paper_retrieval(results.scale))))
+    level = exact.own_tau.ppl if exact is not None else None
     caption = (
         "Test perplexity at the tuned τ against the recall of the mask; the dashed line is exact "
         "search."
@@ -166,15 +160,15 @@ def approximations(records: Records, scale: Scale) -> Figure:
     )
 
 
-def words(records: Records, row: Words, attribute: str) -> Figure | None:
+def words(results: Results, row: WordTypes, attribute: str) -> Figure | None:
     """Appendix D's scatter: how much better exact neighbours are than approximate ones, by kind of
     word."""
-    record = records.get(row.name)
-    if record is None or len(record["results"]["words"]) < 3:
+    record = results.find(row)
+    if record is None or len(record.types) < 3:
         return None
-    kinds = record["results"]["words"]
-    x = [float(w[attribute]) for w in kinds]
-    y = [100 * (w["exact"] - w["approximate"]) for w in kinds]
+    kinds = record.types
+    x = [float(getattr(w, attribute)) for w in kinds]
+    y = [100 * (w.exact - w.approximate) for w in kinds]
     line = trend(x, y)
     label = {
         "length": "length of the token, characters",
@@ -201,9 +195,9 @@ def words(records: Records, row: Words, attribute: str) -> Figure | None:
     return Figure(name, caption, drawing(name, caption, SIZE, draw))
 
 
-def _base(records: Records, arm: Arm) -> float | None:
-    record = records.get(arm.name)
-    return None if record is None else float(record["results"]["base"]["ppl"])
+def _base(results: Results, arm: Retrieval) -> float | None:
+    record = results.find(KNN(arm))
+    return None if record is None else float(record.base.ppl)
 
 
 def plot(

@@ -45,7 +45,7 @@ def survival_table(found: Iterable[Finding]) -> Table:
     }
     rows = []
     for name in by_name:
-        conclusion, mark, _ = name.partition(f" ({FIELDS['shared']})")
+        conclusion, mark, _ = name.partition(f" ({FIELDS['one_tau']})")
         each = [by_name.get(f"{conclusion} ({words})") for words in FIELDS.values()]
         if mark and each[2] is not None:
             said = reading(by_name[name].verdict, each[2].verdict)

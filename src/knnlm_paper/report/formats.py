@@ -1,5 +1,6 @@
 """How the paper's report writes numbers, and its tables and sections from plain strings."""
 
+import math
 import re
 from collections.abc import Sequence
 
@@ -63,6 +64,6 @@ def effect(value: float, unit: str) -> str:
     return percent(value) if unit == "%" else signed(value, 4)
 
 
-def number(value: float | None, digits: int = 2) -> str:
-    """A number, or ∞ where JSON has null."""
-    return "∞" if value is None else f"{value:,.{digits}f}"
+def number(value: float, digits: int = 2) -> str:
+    """A number, or ∞."""
+    return f"{value:,.{digits}f}" if math.isfinite(value) else "∞"

@@ -17,20 +17,21 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 from knnlm.report.document import Block
+from knnlm_paper.conditions import TokenList
 from knnlm_paper.experiments import ruled_out
 from knnlm_paper.experiments.ruled_out import by_choice, by_distance
 from knnlm_paper.experiments.substitutes import STATES
-from knnlm_paper.findings import OVER, OVER_CALIBRATED, Finding, Records
+from knnlm_paper.findings import OVER, OVER_CALIBRATED, Finding
 from knnlm_paper.place_findings import MARGIN, STOLEN
 from knnlm_paper.report.formats import make_table, percent
 from knnlm_paper.report.words import numbers
-from knnlm_paper.rows import Listed
+from knnlm_paper.results import Results
 from knnlm_paper.scales import Scale
 
 Named = Mapping[str, Finding]
 Decided = Literal["by itself", "against", "for"]
 NEIGHBOURS = {
-    "tuned": "kNN helps, exact search (each at its own τ)",
+    "own_tau": "kNN helps, exact search (each at its own τ)",
     "on_calibrated": "kNN helps the calibrated LM",
 }
 NOT_YET = "not measured"
@@ -46,18 +47,18 @@ class Hypothesis(NamedTuple):
     claims: tuple[str, str | None]
 
 
-def hypotheses(records: Records, scale: Scale) -> tuple[Hypothesis, ...]:
+def hypotheses(results: Results) -> tuple[Hypothesis, ...]:
     """In the paper's order."""
     return (
-        *_of_words(records, scale),
+        *_of_words(results),
         *_of_places(),
-        *_of_ensembles(scale),
-        *_of_memory(scale),
+        *_of_ensembles(results.scale),
+        *_of_memory(results.scale),
         *_of_losses(),
     )
 
 
-def _of_words(records: Records, scale: Scale) -> tuple[Hypothesis, ...]:
+def _of_words(results: Results) -> tuple[Hypothesis, ...]:
     """Metrics, and which words have the probability."""
     return (
         Hypothesis(
@@ -71,24 +72,27 @@ def _of_words(records: Records, scale: Scale) -> tuple[Hypothesis, ...]:
             "the words retrieved by {}, scored by their L2 to W_sm",
             "by itself",
             "retrieved words by their L2 to W_sm do not help ({})",
-            {state: by_distance(scale, state) for state in STATES},
-            records,
+            {state: by_distance(results.scale, state) for state in STATES},
+            results,
         ),
         _best_of(
             "It is sparsity: few words get all the probability",
             "the LM's own {} likeliest words, renormalised",
             "by itself",
             "the LM's own {} likeliest words do not help",
-            {str(k): Listed(k=k) for k in scale.ruled_out.lists},
-            records,
+            {str(k): TokenList(k=k) for k in results.scale.ruled_out.lists},
+            results,
         ),
         _best_of(
             "It is which words are retrieved, not how near",
             "neighbours, not their words alone ({})",
             "against",
             "neighbours beat their words without their distances ({})",
-            {"with duplicates": by_choice(scale, True), "each once": by_choice(scale, False)},
-            records,
+            {
+                "with duplicates": by_choice(results.scale, True),
+                "each once": by_choice(results.scale, False),
+            },
+            results,
         ),
     )
 
@@ -207,16 +211,16 @@ def _over(says: str, tested: str, decided: Decided, claim: str) -> Hypothesis:
 
 
 def _best_of(
-    says: str, tested: str, decided: Decided, claim: str, rows: Mapping[str, Any], records: Records
+    says: str, tested: str, decided: Decided, claim: str, rows: Mapping[str, Any], results: Results
 ) -> Hypothesis:
     """A hypothesis that several rows could carry: the one that is best on validation text, over the
     LM and over the calibrated LM, which may be two."""
     best = []
     for field in OVER:
         ppl = {
-            words: records[row.name]["results"][field]["valid_ppl"]
+            words: getattr(results.measurement(row), field).valid_ppl
             for words, row in rows.items()
-            if row.name in records
+            if row in results
         }
         best.append(min(ppl, key=lambda words: ppl[words], default=next(iter(rows))))
     shown = tested.format(best[0]) + (
@@ -226,10 +230,10 @@ def _best_of(
     return Hypothesis(says, shown, decided, claims)
 
 
-def hypotheses_parts(named: Named, records: Records, scale: Scale) -> list[Block]:
+def hypotheses_parts(named: Named, results: Results) -> list[Block]:
     """How to read the table, and the table; nothing where none of it was measured."""
-    found = {**named, **_stolen(named, scale)}
-    every = hypotheses(records, scale)
+    found = {**named, **_stolen(named, results.scale)}
+    every = hypotheses(results)
     if not any(name in found for h in every for name in h.claims if name):
         return []
     rows = []
@@ -238,7 +242,7 @@ def hypotheses_parts(named: Named, records: Records, scale: Scale) -> list[Block
             _decided(h, name, field, found)
             for name, field in zip(h.claims, NEIGHBOURS, strict=True)
         )
-        effects = [_effect(name, found, records, scale) for name in h.claims]
+        effects = [_effect(name, found, results) for name in h.claims]
         rows.append((h.says, first, second, h.tested, *effects))
     return [
         _reading(named),
@@ -298,18 +302,18 @@ def _decided(h: Hypothesis, name: str | None, field: str, named: Named) -> str:
     return "**a part at most**" if part else "**not ruled out**"
 
 
-def _effect(name: str | None, named: Named, records: Records, scale: Scale) -> str:
+def _effect(name: str | None, named: Named, results: Results) -> str:
     if name is None or name not in named:
         return ""
     if name != STOLEN:
         return numbers(named[name], paper=False)
     found = [
-        records[row.name]["results"]
-        for row in ruled_out.stolen(scale).rows
-        if row.name in records and row.lm[0] in scale.seeds
+        results.measurement(row)
+        for row in ruled_out.stolen(results.scale).conditions
+        if row in results and row.lm.name in results.scale.seeds
     ]
-    worst = max(found, key=lambda r: r["unreachable"])
-    return f"{worst['unreachable']:,} of {worst['words']:,} words"
+    worst = max(found, key=lambda r: r.unreachable)
+    return f"{worst.unreachable:,} of {worst.vocabulary:,} words"
 
 
 def _stolen(named: Named, scale: Scale) -> dict[str, Finding]:

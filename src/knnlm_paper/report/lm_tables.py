@@ -1,34 +1,33 @@
 """Tables of base LMs: what neighbours do for each, and every LM that a row used."""
 
-from typing import Any
-
+from knnlm.experiments.base_lms import AboutLM
 from knnlm.report.document import Table
+from knnlm_paper.conditions import KNN, Ensemble
+from knnlm_paper.conditions.ensemble.condition import OtherLM
 from knnlm_paper.expected import published
 from knnlm_paper.experiments import models
-from knnlm_paper.findings import Records
+from knnlm_paper.measurement import BaseNumbers
 from knnlm_paper.report.formats import make_table, number, percent
 from knnlm_paper.report.tables import changes, setting
-from knnlm_paper.rows import Evaluate
-from knnlm_paper.scales import Scale
+from knnlm_paper.results import Results
 
 
-def models_table(records: Records, scale: Scale) -> Table:
+def models_table(results: Results) -> Table:
     """Appendix A: ours and the paper's LMs."""
     rows = []
-    for row in models.recipe(scale).rows:
-        assert isinstance(row, Evaluate)
-        found = records.get(row.name)
-        if found is None:
+    for row in models.experiment(results.scale).conditions:
+        assert isinstance(row, KNN)
+        r = results.find(row)
+        if r is None:
             continue
-        r = found["results"]
         rows.append(
             (
-                f"{row.arm.lm}: {setting(row.arm)}",
-                f"{r['lm']['parameters'] / 1e6:.2f}M",
-                number(r["base"]["ppl"]),
-                number(r["tuned"]["ppl"]),
-                number(r["base"]["ppl"] - r["tuned"]["ppl"]),
-                *changes(r, r["tuned"]["ppl"]),
+                f"{row.retrieval.lm}: {setting(row.retrieval)}",
+                f"{r.lm.parameters / 1e6:.2f}M",
+                number(r.base.ppl),
+                number(r.own_tau.ppl),
+                number(r.base.ppl - r.own_tau.ppl),
+                *changes(r, r.own_tau.ppl),
             )
         )
     for theirs in published()["tab:knn_other_models"]:
@@ -49,41 +48,35 @@ def models_table(records: Records, scale: Scale) -> Table:
     )
 
 
-def lms_table(records: Records) -> Table:
+def lms_table(results: Results) -> Table:
     """Every base LM and checkpoint that a row used."""
-    lms: dict[tuple[str, int, bool], dict[str, Any]] = {}
-    for record in records.values():
-        r = record["results"]
-        for other in r.get("others", []):
-            lms[other["name"], other["step"], other["kept"] is None] = other
-        if record["kind"] == "evaluate":
-            arm, base, lm = record["what"]["arm"], r["base"], r["lm"]
-            lms[arm["lm"], lm.get("step", 0), arm["step"] is None] = {
-                **base,
-                **lm,
-                "name": arm["lm"],
-            }
+    lms: dict[tuple[str, int, bool], tuple[AboutLM, BaseNumbers | OtherLM]] = {}
+    for ensemble in results.of_kind(Ensemble):
+        for other in results.measurement(ensemble).others:
+            lms[other.name, other.lm.step or 0, other.kept is None] = other.lm, other
+    for row in results.of_kind(KNN):
+        r = results.measurement(row)
+        lms[row.lm.name, r.lm.step or 0, row.lm.step is None] = r.lm, r.base
     rows = []
-    for (name, _, best), lm in sorted(lms.items()):
+    for name, step, best in sorted(lms):
+        lm, alone = lms[name, step, best]
         trained = ("", "", "")
-        if "step" in lm:
-            update = f"{lm['step']:,} of {lm['steps']:,}" + (
-                " (best on validation)" if best else ""
-            )
+        if lm.steps is not None and lm.valid_ppl is not None:
+            update = f"{lm.step:,} of {lm.steps:,}" + (" (best on validation)" if best else "")
             trained = (
                 update,
-                "" if lm["train_ppl"] is None else number(lm["train_ppl"], 1),
-                number(lm["valid_ppl"], 1),
+                "" if lm.train_ppl is None else number(lm.train_ppl, 1),
+                number(lm.valid_ppl, 1),
             )
         rows.append(
             (
                 name,
-                f"{lm['parameters'] / 1e6:.2f}M",
+                f"{lm.parameters / 1e6:.2f}M",
                 *trained,
-                number(lm["ppl"], 1),
-                number(lm["calibrated_ppl"], 1),
-                f"{lm['calibrated_temperature']:.2f}",
-                f"{lm['calibrated_share']:.3f}",
+                number(alone.ppl, 1),
+                number(alone.calibrated_ppl, 1),
+                f"{alone.calibrated_temperature:.2f}",
+                f"{alone.calibrated_share:.3f}",
             )
         )
     columns = (

@@ -1,13 +1,13 @@
 """How a report was made, from the provenance of its records: time, machine, versions, and what is
 not here yet."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from knnlm.experiments.provenance import Provenance
 from knnlm.report.document import Block, Table
-from knnlm_paper.experiments import recipes
-from knnlm_paper.findings import Records
+from knnlm_paper.experiments import all_experiments
 from knnlm_paper.report.formats import make_table
-from knnlm_paper.scales import Scale
+from knnlm_paper.results import Results
 
 
 class _Time(NamedTuple):
@@ -20,11 +20,11 @@ class _Time(NamedTuple):
     training: float
 
 
-def making(records: Records, scale: Scale) -> list[Block]:
+def making(results: Results) -> list[Block]:
     """Where, with what and in which time; what is missing; the command for all of it."""
-    made = [r["provenance"] for r in records.values()]
-    commits = sorted({m["commit"] or "an installed package" for m in made})
-    versions = sorted({", ".join(f"{k} {v}" for k, v in m["versions"].items()) for m in made})
+    made = [r.provenance for r in results.records.values()]
+    commits = sorted({m.commit or "an installed package" for m in made})
+    versions = sorted({", ".join(f"{k} {v}" for k, v in m.versions.items()) for m in made})
     machines = sorted({_machine(m) for m in made})
     return [
         f"Made on {'; '.join(machines)}. Commits: {', '.join(commits)}. Versions: "
@@ -32,37 +32,37 @@ def making(records: Records, scale: Scale) -> list[Block]:
         "Minutes by the clock, stores, indexes and searches included. What several recipes share "
         "is counted with the "
         "first that has it.",
-        times(records, scale),
-        missing(records, scale),
-        "Every number is in rows/, one JSON for each row, with the command that makes it. All of "
-        "them: "
-        f"`knnlm reproduce all --scale {scale.name}`.",
+        times(results),
+        missing(results),
+        "Every number is in records/, one JSON for each row, with the command that makes it. All "
+        "of them: "
+        f"`knnlm reproduce all --scale {results.scale.name}`.",
     ]
 
 
-def times(records: Records, scale: Scale) -> Table:
+def times(results: Results) -> Table:
     """What each recipe took: LMs and rows that no recipe before it has."""
     counted: set[str] = set()
     trained: dict[str, float] = {}
     lines: list[_Time] = []
-    for recipe in recipes(scale):
+    for recipe in all_experiments(results.scale):
         new = {
-            row: records[row.name]["provenance"]
-            for row in recipe.rows
-            if row.name in records.keys() - counted
+            row: results.provenance(row)
+            for row in recipe.conditions
+            if row in results and row.name not in counted
         }
-        counted |= {row.name for row in recipe.rows}
+        counted |= {row.name for row in recipe.conditions}
         lms: dict[str, float] = {}
         for row, made in new.items():
-            lms |= {row.lm[0]: made["train_seconds"], **made.get("others_train_seconds", {})}
+            lms |= {row.lm.name: made.train_seconds, **made.others_train_seconds}
         lms = {
             lm: seconds
             for lm, seconds in lms.items()
-            if scale.other(lm) is None and lm not in trained
+            if results.scale.other(lm) is None and lm not in trained
         }
         trained |= lms
         if new:
-            seconds = sum(made["seconds"] for made in new.values())
+            seconds = sum(made.seconds for made in new.values())
             lines.append(_Time(recipe.name, len(new), seconds, len(lms), sum(lms.values())))
     lines.append(
         _Time(
@@ -89,26 +89,26 @@ def times(records: Records, scale: Scale) -> Table:
     )
 
 
-def missing(records: Records, scale: Scale) -> str:
+def missing(results: Results) -> str:
     """Which recipes are not complete."""
-    every = {row.name for recipe in recipes(scale) for row in recipe.rows}
-    counted, lacking = set(records), []
-    for recipe in recipes(scale):
-        absent = {row.name for row in recipe.rows} - counted
+    every = {row.name for recipe in all_experiments(results.scale) for row in recipe.conditions}
+    counted, lacking = set(results.records), []
+    for recipe in all_experiments(results.scale):
+        absent = {row.name for row in recipe.conditions} - counted
         counted |= absent
         if absent:
             lacking.append(f"{recipe.name} ({len(absent)})")
     if not lacking:
         return f"All {len(every)} rows of the recipes are here."
-    here = f"{len(every & records.keys())} of {len(every)} rows are here"
+    here = f"{len(every & results.records.keys())} of {len(every)} rows are here"
     return f"{here}; missing: {', '.join(lacking)}."
 
 
-def _machine(made: dict[str, Any]) -> str:
+def _machine(made: Provenance) -> str:
     """Where a record was made, as far as it says so."""
-    more = [made["instructions"]] if "instructions" in made else []
-    more += [f"{made['threads']} threads"] if "threads" in made else []
-    return ", ".join([made["machine"], *more])
+    more = [] if made.instructions is None else [made.instructions]
+    more += [] if made.threads is None else [f"{made.threads} threads"]
+    return ", ".join([made.machine, *more])
 
 
 def _minutes(seconds: float) -> str:

@@ -105,7 +105,8 @@ def told(reason: Reason, named: Named) -> list[Told]:
     """What was measured of a reason."""
     found = []
     for name, shown in reason.claims:
-        one, own = _at_one(named, name), named.get(f"{name} ({FIELDS['tuned']})") or named.get(name)
+        one = _at_one(named, name)
+        own = named.get(f"{name} ({FIELDS['own_tau']})") or named.get(name)
         if own is not None:
             says = outcome(own) if one is None else reading(one.verdict, own.verdict)
             found.append(Told(shown, one, own, named.get(f"{name}{OVER_CALIBRATED}"), says))
@@ -114,7 +115,7 @@ def told(reason: Reason, named: Named) -> list[Told]:
 
 def _at_one(named: Named, name: str) -> Finding | None:
     """A claim at one τ for all or, of what is learned, at the τ it was learned at."""
-    return named.get(f"{name} ({FIELDS['shared']})") or named.get(f"{name} ({FIELDS['tau_1']})")
+    return named.get(f"{name} ({FIELDS['one_tau']})") or named.get(f"{name} ({FIELDS['tau_1']})")
 
 
 def paragraph(reason: Reason, named: Named) -> str:

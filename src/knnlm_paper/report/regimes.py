@@ -5,14 +5,15 @@ import math
 
 from matplotlib.figure import Figure as Canvas
 
+from knnlm.experiments.base_lms import Checkpoint
 from knnlm.report.document import Figure, Table
 from knnlm.report.svg import INK, drawing
-from knnlm_paper.experiments.regimes import arms
-from knnlm_paper.findings import Claim, Records, Term, better, check, gain
+from knnlm_paper.conditions import KNN, Learned
+from knnlm_paper.experiments.regimes import retrievals
+from knnlm_paper.findings import Claim, Term, better, check, gain
 from knnlm_paper.report.figures import Line, series
 from knnlm_paper.report.formats import interval, make_table, number, percent
-from knnlm_paper.rows import Learned
-from knnlm_paper.scales import Scale
+from knnlm_paper.results import Results
 from knnlm_paper.shares import Effect, share_of_gain
 
 SHARE = "share that a learned head has"
@@ -32,43 +33,45 @@ LINES = {
 }
 
 
-def points(records: Records, scale: Scale) -> dict[tuple[str, int | None], dict[str, Effect]]:
+def points(results: Results) -> dict[tuple[str, int | None], dict[str, Effect]]:
     """All effects at every point that was measured, at tuned τ."""
     found = {}
-    for lm, step in (*scale.checkpoints, *((name, None) for name in (*scale.widths, *scale.seeds))):
-        index, exact, ffn = arms(scale, lm, step)
+    scale = results.scale
+    best = ((name, None) for name in (*scale.widths, *scale.seeds))
+    for lm, step in (*scale.checkpoints, *best):
+        index, exact, ffn = retrievals(results.scale, lm, step)
         terms = {
-            EFFECTS[0]: gain(exact, "tuned"),
+            EFFECTS[0]: gain(exact, "own_tau"),
             EFFECTS[1]: gain(exact, "on_calibrated", "calibrated"),
-            EFFECTS[2]: better(exact, ffn, "tuned"),
-            EFFECTS[3]: better(index, exact, "tuned"),
+            EFFECTS[2]: better(exact, ffn, "own_tau"),
+            EFFECTS[3]: better(index, exact, "own_tau"),
         }
-        if all(arm.name in records for arm in (index, exact, ffn)):
-            found[lm, step] = {name: _effect(t, records) for name, t in terms.items()}
-            head = [Learned(of=lm, step=step).name]
-            found[lm, step][SHARE] = share_of_gain(records, head, exact.name)
+        if all(KNN(arm) in results for arm in (index, exact, ffn)):
+            found[lm, step] = {name: _effect(t, results) for name, t in terms.items()}
+            head = [Learned(lm=Checkpoint(lm, step))]
+            found[lm, step][SHARE] = share_of_gain(results, head, KNN(exact))
             found[lm, step][OVER] = share_of_gain(
-                records, head, exact.name, "on_calibrated", "calibrated"
+                results, head, KNN(exact), "on_calibrated", "calibrated"
             )
     return found
 
 
-def _effect(terms: tuple[Term, ...], records: Records) -> Effect:
-    finding = check(Claim(name="", says="", where="", terms=terms), records, ("main",))
+def _effect(terms: tuple[Term, ...], results: Results) -> Effect:
+    finding = check(Claim(name="", says="", where="", terms=terms), results, ("main",))
     return Effect(finding.effect, finding.low, finding.high)
 
 
-def table(records: Records, scale: Scale) -> Table:
+def table(results: Results) -> Table:
     """Every point with its LM's training and validation perplexity."""
     rows = []
-    for (lm, step), effects in points(records, scale).items():
-        about = records[arms(scale, lm, step)[1].name]["results"]["lm"]
+    for (lm, step), effects in points(results).items():
+        about = results.measurement(KNN(retrievals(results.scale, lm, step)[1])).lm
         rows.append(
             (
                 lm,
-                f"{about['step']:,}",
-                number(about["train_ppl"], 1),
-                number(about["valid_ppl"], 1),
+                f"{about.step:,}",
+                number(about.train_ppl or math.inf, 1),
+                number(about.valid_ppl or math.inf, 1),
                 *(
                     "" if math.isnan(e.value) else f"{percent(e.value)} ({interval(e.low, e.high)})"
                     for e in (effects[n] for n in EFFECTS)
@@ -78,13 +81,13 @@ def table(records: Records, scale: Scale) -> Table:
     return make_table(("LM", "update", "training PPL", "validation PPL", *EFFECTS), tuple(rows))
 
 
-def progress(records: Records, scale: Scale) -> Figure | None:
+def progress(results: Results) -> Figure | None:
     """The effects against updates of training, with and without dropout."""
-    found = points(records, scale)
-    names = dict.fromkeys(lm for lm, _ in scale.checkpoints)
+    found = points(results)
+    names = dict.fromkeys(lm for lm, _ in results.scale.checkpoints)
     panels: dict[str, list[Line]] = {effect: [] for effect in EFFECTS}
     for lm in names:
-        at = {_step(records, scale, lm, s): e for (name, s), e in found.items() if name == lm}
+        at = {_step(results, lm, s): e for (name, s), e in found.items() if name == lm}
         at = dict(sorted(at.items()))
         for effect in EFFECTS:
             values = [at[s][effect] for s in at]
@@ -108,19 +111,19 @@ def progress(records: Records, scale: Scale) -> Figure | None:
     return _panels("regimes-progress", caption, panels, "updates of training")
 
 
-def _step(records: Records, scale: Scale, lm: str, step: int | None) -> int:
+def _step(results: Results, lm: str, step: int | None) -> int:
     """The update of a point; the best one's is in its record."""
-    return int(records[arms(scale, lm, step)[1].name]["results"]["lm"]["step"])
+    return results.measurement(KNN(retrievals(results.scale, lm, step)[1])).lm.step or 0
 
 
-def width(records: Records, scale: Scale) -> Figure | None:
+def width(results: Results) -> Figure | None:
     """The effects against the width of the LM."""
-    found = points(records, scale)
+    found = points(results)
     panels: dict[str, list[Line]] = {}
     for effect in EFFECTS:
-        have = [lm for lm in scale.widths if (lm, None) in found]
+        have = [lm for lm in results.scale.widths if (lm, None) in found]
         values = [found[lm, None][effect] for lm in have]
-        widths = [scale.lm(lm).preset.width for lm in have]
+        widths = [results.scale.lm(lm).preset.width for lm in have]
         panels[effect] = [
             Line(
                 "each LM at its best",

@@ -9,37 +9,37 @@ from matplotlib.figure import Figure as Canvas
 from knnlm.formats import signed
 from knnlm.report.document import Figure, Table
 from knnlm.report.svg import INK, drawing
+from knnlm_paper.conditions import Ensemble, TokenList
 from knnlm_paper.expected import published
 from knnlm_paper.experiments import ensembling, ruled_out
-from knnlm_paper.findings import Records
 from knnlm_paper.place_findings import PLACES, QUANTITIES
 from knnlm_paper.report.figures import Line, plot, series
 from knnlm_paper.report.formats import make_table, number, percent
 from knnlm_paper.report.tables import changes
-from knnlm_paper.rows import Ensemble, Listed
+from knnlm_paper.results import Results
 from knnlm_paper.scales import Scale
 
 
-def listed_table(records: Records, rows: Sequence[Any]) -> Table:
+def listed_table(results: Results, rows: Sequence[Any]) -> Table:
     """Lists of words in the place of neighbours."""
     cells = []
     for row in rows:
-        assert isinstance(row, Listed)
-        if row.name not in records:
+        assert isinstance(row, TokenList)
+        if row not in results:
             continue
-        r = records[row.name]["results"]
-        one, own, over = r["tau_1"], r["tuned"], r["on_calibrated"]
+        r = results.measurement(row)
+        one, own, over = r.tau_1, r.own_tau, r.on_calibrated
         cells.append(
             (
-                _list_words(row),
-                f"{r['coverage']:.3f}",
-                number(one["ppl"]),
-                number(own["ppl"]),
-                f"{own['lambda']:.3f}",
+                row.label,
+                f"{r.coverage:.3f}",
+                number(one.ppl),
+                number(own.ppl),
+                f"{own.lam:.3f}",
                 _tau(own),
-                changes(r, own["ppl"])[0],
-                number(over["ppl"]),
-                changes(r, over["ppl"])[1],
+                changes(r, own.ppl)[0],
+                number(over.ppl),
+                changes(r, over.ppl)[1],
             )
         )
     columns = (
@@ -63,43 +63,33 @@ def listed_table(records: Records, rows: Sequence[Any]) -> Table:
 def _tau(at: Any) -> str:
     """τ; where the list has no share it is any, and where it is huge all words of the list are
     alike."""
-    if at["lambda"] < 0.001:
+    if at.lam < 0.001:
         return ""
-    return "∞" if at["temperature"] > 1000 else f"{at['temperature']:.3g}"
+    return "∞" if at.temperature > 1000 else f"{at.temperature:.3g}"
 
 
-def _list_words(row: Listed) -> str:
-    if row.retrieved is None:
-        words = f"the LM's own {row.k:,} likeliest words"
-    else:
-        score = "the LM's logits" if row.score == "logits" else "L2 to W_sm"
-        words = f"words of {row.k:,} neighbours by {row.retrieved.state}, scored by {score}"
-        words += "" if row.duplicates else ", each once"
-    return words if row.of == "main" else f"{row.of}: {words}"
-
-
-def ensembles_table(records: Records, rows: Sequence[Any], label: str = "") -> Table:
+def ensembles_table(results: Results, rows: Sequence[Any], label: str = "") -> Table:
     """LMs and neighbours mixed, then the paper's lines."""
     cells = []
     for row in dict.fromkeys(rows):
         assert isinstance(row, Ensemble)
-        if row.name not in records:
+        if row not in results:
             continue
-        r = records[row.name]["results"]
-        one = r["others"][0] if len(r["others"]) == 1 and not row.neighbours else None
+        r = results.measurement(row)
+        one = r.others[0] if len(r.others) == 1 and not row.neighbors else None
         cells.append(
             (
-                members(row),
-                number(one["train_ppl"], 1) if one and one["train_ppl"] is not None else "",
-                number(one["ppl"]) if one else "",
-                number(one["calibrated_ppl"]) if one else "",
-                " / ".join(f"{s:.2f}" for s in r["tuned"]["shares"]),
-                number(r["tuned"]["ppl"]),
-                changes(r, r["tuned"]["ppl"])[0],
-                number(r["on_calibrated"]["ppl"]),
-                changes(r, r["on_calibrated"]["ppl"])[1],
-                number(one["oracle"]) if one else "",
-                f"{one['helping']:.3f}" if one else "",
+                row.label,
+                number(one.lm.train_ppl, 1) if one and one.lm.train_ppl is not None else "",
+                number(one.ppl) if one else "",
+                number(one.calibrated_ppl) if one else "",
+                " / ".join(f"{s:.2f}" for s in r.own_tau.shares),
+                number(r.own_tau.ppl),
+                changes(r, r.own_tau.ppl)[0],
+                number(r.on_calibrated.ppl),
+                changes(r, r.on_calibrated.ppl)[1],
+                number(one.oracle) if one else "",
+                f"{one.helping:.3f}" if one else "",
             )
         )
     for theirs in published()[label] if label and cells else ():
@@ -139,21 +129,15 @@ def ensembles_table(records: Records, rows: Sequence[Any], label: str = "") -> T
     )
 
 
-def members(row: Ensemble) -> str:
-    """What is mixed with the main LM."""
-    names = [lm + (f" at update {step:,}" if step is not None else "") for lm, step in row.others]
-    return " + ".join([*names, *(f"neighbours ({arm.state})" for arm in row.neighbours)])
-
-
-def ensembles_figure(records: Records, scale: Scale) -> Figure | None:
+def ensembles_figure(results: Results) -> Figure | None:
     """K LMs against K-1 LMs with neighbours (fig:ensemble)."""
-    lines, most = [], len(scale.ruled_out.ensemble)
-    for field, words in (("tuned", "as they are"), ("on_calibrated", "calibrated")):
+    lines, most = [], len(results.scale.ruled_out.ensemble)
+    for field, words in (("own_tau", "as they are"), ("on_calibrated", "calibrated")):
         for knn in (False, True):
             points = []
             for count in range(most + 1):
-                row = ensembling.with_lms(scale, count, knn)
-                value = _of_ensemble(records, scale, row, field)
+                row = ensembling.with_lms(results.scale, count, knn)
+                value = _of_ensemble(results, row, field)
                 if value is not None:
                     points.append((count + 1 + knn, value))
             if points:
@@ -173,29 +157,26 @@ def ensembles_figure(records: Records, scale: Scale) -> Figure | None:
     return plot("ensembles", caption, lines, "components K", also=whole)
 
 
-def _of_ensemble(records: Records, scale: Scale, row: Ensemble, field: str) -> float | None:
+def _of_ensemble(results: Results, row: Ensemble, field: str) -> float | None:
     """Its perplexity; of the main LM alone, that of its base."""
-    if not row.others and not row.neighbours:
-        first = records.get(ensembling.with_lms(scale, 0, knn=True).name)
-        return (
-            None
-            if first is None
-            else first["results"]["base"]["ppl" if field == "tuned" else "calibrated_ppl"]
-        )
-    return records[row.name]["results"][field]["ppl"] if row.name in records else None
+    if not row.others and not row.neighbors:
+        first = ensembling.with_lms(results.scale, 0, knn=True)
+        point = "base" if field == "own_tau" else "calibrated"
+        return results.ppl(first, point) if first in results else None
+    return results.ppl(row, field) if row in results else None
 
 
-def location_figure(records: Records, scale: Scale) -> Figure | None:
+def location_figure(results: Results) -> Figure | None:
     """Loss and gain against the place in the window and in the document (appendix E.3)."""
-    row = ruled_out.location(scale).rows[0]
-    if row.name not in records:
+    row = ruled_out.location(results.scale).conditions[0]
+    if row not in results:
         return None
-    r = records[row.name]["results"]
+    r: Any = results.measurement(row)
     caption = (
         "The LM's loss and what neighbours gain (nats per token) against the tokens of context in "
         "the window (behind a "
-        f"document's first window) and against the place in the document{_cut(scale)}; each point "
-        "is the mean over a "
+        f"document's first window) and against the place in the document{_cut(results.scale)}; "
+        "each point is the mean over a "
         "sixteenth of the tokens: of all for the loss, of those that were searched for for the "
         "gain."
     )
@@ -207,10 +188,8 @@ def location_figure(records: Records, scale: Scale) -> Figure | None:
         ):
             for line, what in enumerate(("loss", "gain")):
                 axes = grid[line][column]
-                points = r[place][what]["ranges"]
-                series(
-                    axes, line, Line("", [p["place"] for p in points], [p["mean"] for p in points])
-                )
+                points = getattr(getattr(r, place), what).ranges
+                series(axes, line, Line("", [p.position for p in points], [p.mean for p in points]))
                 axes.set_title(
                     f"{'loss of the LM' if what == 'loss' else 'gain of neighbours'}, nats",
                     fontsize=9.5,
@@ -221,24 +200,24 @@ def location_figure(records: Records, scale: Scale) -> Figure | None:
     return Figure("location", caption, drawing("location", caption, (7.0, 4.8), draw))
 
 
-def location_table(records: Records, scale: Scale) -> Table:
+def location_table(results: Results) -> Table:
     """Correlations of loss and gain with the place, token by token."""
     cells = []
-    for row in ruled_out.location(scale).rows:
-        for place, where in PLACES.items() if row.name in records else ():
+    for row in ruled_out.location(results.scale).conditions:
+        for place, where in PLACES.items() if row in results else ():
             each = [
-                (words, records[row.name]["results"][place][what])
+                (words, getattr(getattr(results.measurement(row), place), what))
                 for what, words in QUANTITIES.items()
             ]
             cells += [
                 (
-                    f"{row.lm[0]}: {words} and {where}",
-                    f"{r['tokens']:,}",
-                    signed(r["r"], 3),
-                    f"{signed(r['low'], 3)} to {signed(r['high'], 3)}",
+                    f"{row.lm.name}: {words} and {where}",
+                    f"{r.tokens:,}",
+                    signed(r.correlation.r, 3),
+                    f"{signed(r.correlation.low, 3)} to {signed(r.correlation.high, 3)}",
                 )
                 for words, r in each
-                if "r" in r
+                if r.correlation is not None
             ]
     note = (
         "Pearson's r over tokens, documents resampled for the interval. In the window: of tokens "
@@ -256,19 +235,19 @@ def _cut(scale: Scale) -> str:
     )
 
 
-def reach_table(records: Records, scale: Scale) -> Table:
+def reach_table(results: Results) -> Table:
     """Stolen probabilities."""
     cells = []
-    for row in ruled_out.stolen(scale).rows:
-        if row.name in records:
-            r = records[row.name]["results"]
+    for row in ruled_out.stolen(results.scale).conditions:
+        if row in results:
+            r = results.measurement(row)
             cells.append(
                 (
-                    row.lm[0],
-                    f"{r['lm'].get('width', 0):,}",
-                    f"{r['words']:,}",
-                    f"{r['unreachable']:,}",
-                    f"{r['programmes']:,}",
+                    row.lm.name,
+                    f"{r.lm.width or 0:,}",
+                    f"{r.vocabulary:,}",
+                    f"{r.unreachable:,}",
+                    f"{r.linear_programs:,}",
                 )
             )
     return make_table(

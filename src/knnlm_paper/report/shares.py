@@ -10,11 +10,10 @@ from matplotlib.figure import Figure as Canvas
 
 from knnlm.report.document import Figure
 from knnlm.report.svg import INK, MARKERS, SERIES, drawing
-from knnlm_paper.experiments.baselines import exactly, paper_arm
-from knnlm_paper.findings import Records, with_seed
-from knnlm_paper.report.substitutes import ComponentSpec, seeds_of, words
-from knnlm_paper.rows import Arm, Combined, Learned
-from knnlm_paper.scales import Scale
+from knnlm_paper.conditions import KNN, Combined, Learned, PaperCondition
+from knnlm_paper.report.substitutes import ComponentSpec
+from knnlm_paper.results import Results
+from knnlm_paper.retrieval import exactly, paper_retrieval
 from knnlm_paper.shares import Effect, share_of_calibration, share_of_gain
 
 ITSELF = "exact search itself"
@@ -36,44 +35,37 @@ class Point(NamedTuple):
     """Validation perplexity over the calibrated LM, the mean of all seeds."""
 
 
-def points(records: Records, scale: Scale) -> list[Point]:
+def points(results: Results) -> list[Point]:
     """Every substitute without a search that was measured, and exact search itself."""
-    knn: Arm = exactly(paper_arm(scale))
+    knn = KNN(exactly(paper_retrieval(results.scale)))
     found: dict[str, Point] = {}
-    for record in records.values():
-        row = _row_of(record)
-        if (
-            row is None
-            or row.lm != ("main", None)
-            or (isinstance(row, Combined) and row.neighbours)
-        ):
+    every: list[ComponentSpec] = [*results.of_kind(Learned), *results.of_kind(Combined)]
+    for row in every:
+        if row.lm != ("main", None) or row.retrievals:
             continue
-        first = with_seed(row, 0)
-        assert isinstance(first, Learned | Combined)
-        names = seeds_of(records, first)
+        first = row.with_seed(0)
+        names: list[PaperCondition[Any]] = [*results.learning_seeds(first)]
         if first.name in found or not names:
             continue
-        learned = records[names[0]]["results"]["learned"]
-        share = share_of_gain(records, names, knn.name, "tuned", "base")
-        over = share_of_gain(records, names, knn.name, "on_calibrated", "calibrated")
+        learned = results.measurement(names[0]).added
+        share = share_of_gain(results, names, knn, "own_tau", "base")
+        over = share_of_gain(results, names, knn, "on_calibrated", "calibrated")
         found[first.name] = Point(
-            words(first),
+            first.label,
             _family(first),
-            learned["parameters"],
-            learned["multiplications"],
-            learned["widths"],
+            learned.parameters,
+            learned.multiplications,
+            learned.widths,
             share,
             over,
-            float(
-                np.mean([records[name]["results"]["on_calibrated"]["valid_ppl"] for name in names])
-            ),
+            float(np.mean([results.measurement(name).on_calibrated.valid_ppl for name in names])),
         )
     return list(found.values())
 
 
-def best_over_calibrated(records: Records, scale: Scale) -> Point | None:
+def best_over_calibrated(results: Results) -> Point | None:
     """The substitute with the lowest validation perplexity over the calibrated LM."""
-    found = [p for p in points(records, scale) if np.isfinite(p.over.value)]
+    found = [p for p in points(results) if np.isfinite(p.over.value)]
     return min(found, key=lambda p: p.valid, default=None)
 
 
@@ -85,31 +77,19 @@ def _family(row: ComponentSpec) -> str:
     if row.lam is not None:
         return "loss of the mixture"
     names = {
-        "softmaxes": "mixtures of softmaxes",
-        "network": "networks on att and ffn",
+        "mixture-of-softmaxes": "mixtures of softmaxes",
+        "mlp": "networks on att and ffn",
         "clusters": "clusters",
     }
-    return names.get(row.kind, f"embeddings on {row.state}")
+    return names.get(row.component, f"embeddings on {row.state}")
 
 
-def _row_of(record: Any) -> ComponentSpec | None:
-    """The row of a record, made again from what the record says of it."""
-    if record["kind"] == "learned":
-        return Learned(**record["what"])
-    if record["kind"] == "combined":
-        what = record["what"]
-        return Combined(
-            tuple(Learned(**p) for p in what["parts"]), tuple(Arm(**a) for a in what["neighbours"])
-        )
-    return None
-
-
-def shares_figure(records: Records, scale: Scale) -> Figure | None:
+def shares_figure(results: Results) -> Figure | None:
     """The share of the neighbours' gain against what a substitute adds and costs."""
-    substitutes = [p for p in points(records, scale) if np.isfinite(p.share.value)]
+    substitutes = [p for p in points(results) if np.isfinite(p.share.value)]
     if not substitutes:
         return None
-    shown = [*substitutes, *_references(records, scale)]
+    shown = [*substitutes, *_references(results)]
     last = [CALIBRATED, ITSELF]
     families = sorted({p.family for p in shown} - set(last)) + last
     caption = (
@@ -135,12 +115,12 @@ def shares_figure(records: Records, scale: Scale) -> Figure | None:
     return Figure("shares", caption, drawing("shares", caption, (7.0, 6.4), draw))
 
 
-def _references(records: Records, scale: Scale) -> list[Point]:
+def _references(results: Results) -> list[Point]:
     """The calibrated LM and exact search itself, between which the substitutes lie."""
-    knn = exactly(paper_arm(scale))
-    cost = records[knn.name]["results"]["rows"] * scale.shape("main").width
-    calibrated = share_of_calibration(records, knn.name)
-    unigrams = scale.shape("main").vocab_size
+    knn = KNN(exactly(paper_retrieval(results.scale)))
+    cost = results.measurement(knn).entries * results.scale.shape("main").width
+    calibrated = share_of_calibration(results, knn)
+    unigrams = results.scale.shape("main").vocab_size
     nothing, whole = Effect(0.0, 0.0, 0.0), Effect(1.0, 1.0, 1.0)
     return [
         Point(CALIBRATED, CALIBRATED, unigrams + 2, unigrams, 0.0, calibrated, nothing, math.inf),

@@ -10,61 +10,60 @@ import numpy as np
 
 from knnlm.report.document import Table
 from knnlm_paper.claims import FIELDS
+from knnlm_paper.conditions import KNN, FullDatastore, NeighborCounts, TemperatureCurve
 from knnlm_paper.expected import published
 from knnlm_paper.experiments import audit, baselines, recompute
-from knnlm_paper.findings import Records
 from knnlm_paper.report.formats import make_row, make_table, number, percent
-from knnlm_paper.rows import Arm, Counts, Evaluate, Temperatures, Unmasked
+from knnlm_paper.results import Results
+from knnlm_paper.retrieval import Retrieval, paper_retrieval
 from knnlm_paper.scales import Scale
 
 PAIRS = {
-    "faiss": "FAISS",
+    "index": "FAISS",
     "exact": "real",
-    "real": "real",
     "half": "real in fp16",
     "flipped": "flipped",
 }
 
 
-def setting(arm: Arm) -> str:
+def setting(arm: Retrieval) -> str:
     """Mask and score in the paper's words."""
-    return f"{PAIRS[arm.mask]} mask, {PAIRS[arm.score]} score"
+    return f"{PAIRS[arm.search]} mask, {PAIRS[arm.score]} score"
 
 
-def baselines_table(records: Records, scale: Scale, field: str) -> Table:
+def baselines_table(results: Results, field: str) -> Table:
     """Table 1: every state and metric at one of the three τ, and the paper's rows."""
     label = "tab:knn_baselines"
-    reference = baselines.paper_arm(scale)
+    reference = paper_retrieval(results.scale)
     rows = []
-    for row in baselines.recipe(scale).rows:
-        assert isinstance(row, Evaluate)
-        found, arm = records.get(row.name), row.arm
-        if found is None:
+    for row in baselines.experiment(results.scale).conditions:
+        assert isinstance(row, KNN)
+        r, arm = results.find(row), row.retrieval
+        if r is None:
             continue
-        r = found["results"]
-        both = records.get(replace(reference, lm=arm.lm).name)
-        at = r[field]
+        both = results.find(KNN(replace(reference, lm=arm.lm)))
+        at = getattr(r, field)
         rows.append(
             (
                 f"{arm.lm} {arm.state} {arm.metric.upper()}, {setting(arm)}",
-                f"{at['temperature']:.3g}",
-                number(at["component_ppl"]),
-                f"{at['lambda']:.3f}",
-                number(at["ppl"]),
-                *changes(r, at["ppl"]),
-                number(at["oracle"]),
-                _overlap(at, both, r["base"]["tokens"]),
-                f"{at['helping']:.3f}",
+                f"{at.temperature:.3g}",
+                number(at.component_ppl),
+                f"{at.lam:.3f}",
+                number(at.ppl),
+                *changes(r, at.ppl),
+                number(at.oracle),
+                _overlap(at, both, r.base.tokens),
+                f"{at.helping:.3f}",
             )
         )
-    for theirs in published()[label] if rows and field != "tuned" else ():
+    for theirs in published()[label] if rows and field != "own_tau" else ():
         c = theirs.cells
         rows.append(
             (
-                f"paper {theirs.arm['state']} {theirs.arm['metric'].upper()}, FAISS mask, FAISS "
-                "score",
+                f"paper {theirs.setting['state']} {theirs.setting['metric'].upper()}, FAISS mask, "
+                "FAISS score",
                 "1",
-                number(_or_none(c["ppl"])),
+                number(c["ppl"]),
                 f"{c['lambda']:.3f}",
                 number(c["interp"], 3),
                 percent(theirs.change),
@@ -91,15 +90,15 @@ def baselines_table(records: Records, scale: Scale, field: str) -> Table:
     )
 
 
-def recompute_table(records: Records, scale: Scale) -> Table:
+def recompute_table(results: Results) -> Table:
     """Table 3 and its missing arm, and the paper's rows."""
     label = "tab:knn_recompute"
     arms = [
-        (f"{r.arm.lm}: {setting(r.arm)}", r.arm)
-        for r in recompute.recipe(scale).rows
-        if isinstance(r, Evaluate)
+        (f"{r.retrieval.lm}: {setting(r.retrieval)}", r.retrieval)
+        for r in recompute.experiment(results.scale).conditions
+        if isinstance(r, KNN)
     ]
-    table = arms_table(records, arms)
+    table = arms_table(results, arms)
     theirs = tuple(
         (
             f"paper (λ {row.cells['lambda']:g}): {row.name}",
@@ -114,30 +113,29 @@ def recompute_table(records: Records, scale: Scale) -> Table:
     return replace(table, rows=(*table.rows, *map(make_row, theirs))) if table.rows else table
 
 
-def arms_table(records: Records, arms: Sequence[tuple[str, Arm]]) -> Table:
+def arms_table(results: Results, arms: Sequence[tuple[str, Retrieval]]) -> Table:
     """Any arms at both τ, with recall."""
     rows = []
     for name, arm in arms:
-        found = records.get(arm.name)
-        if found is None:
+        r = results.find(KNN(arm))
+        if r is None:
             continue
-        r = found["results"]
-        recall = "" if r["recall"] is None else f"{r['recall']:.2f}"
+        recall = "" if r.recall is None else f"{r.recall:.2f}"
         cells: list[str] = []
         for field in FIELDS:
-            at = r[field]
-            cells += [number(at["ppl"]), changes(r, at["ppl"])[0]]
-        own = r["tuned"]
+            at = getattr(r, field)
+            cells += [number(at.ppl), changes(r, at.ppl)[0]]
+        own = r.own_tau
         rows.append(
             (
                 name,
                 recall,
                 *cells,
-                changes(r, own["ppl"])[1],
-                f"{own['lambda']:.3f}",
-                f"{own['temperature']:.3g}",
-                f"{r['coverage']:.3f}",
-                number(own["oracle"]),
+                changes(r, own.ppl)[1],
+                f"{own.lam:.3f}",
+                f"{own.temperature:.3g}",
+                f"{r.coverage:.3f}",
+                number(own.oracle),
             )
         )
     columns = (
@@ -158,39 +156,42 @@ def arms_table(records: Records, arms: Sequence[tuple[str, Arm]]) -> Table:
     return make_table(columns, tuple(rows))
 
 
-def sizes_table(records: Records, scale: Scale) -> Table:
+def sizes_table(results: Results) -> Table:
     """Recall of the mask at each size: smaller stores have fewer lists of which as many are
     probed."""
     arms = [
-        (f"{fraction:.0%} of the store", replace(baselines.paper_arm(scale), fraction=fraction))
-        for fraction in scale.fractions
+        (
+            f"{fraction:.0%} of the store",
+            replace(paper_retrieval(results.scale), fraction=fraction),
+        )
+        for fraction in results.scale.fractions
     ]
-    return arms_table(records, arms)
+    return arms_table(results, arms)
 
 
-def temperatures_table(records: Records, scale: Scale) -> Table:
+def temperatures_table(results: Results) -> Table:
     """Where the best τ lies for each mask and score, here and in the paper's code."""
-    theirs = next(row.cells for row in published()["text"] if "faiss_faiss" in row.cells)
+    theirs = next(row.cells for row in published()["text"] if "index_index" in row.cells)
     rows = []
-    for fraction in (scale.small, 1.0):
-        for arm in recompute.four(replace(baselines.paper_arm(scale), fraction=fraction)):
-            found = records.get(Temperatures(arm).name)
+    for fraction in (results.scale.small, 1.0):
+        for arm in recompute.four(replace(paper_retrieval(results.scale), fraction=fraction)):
+            found = results.find(TemperatureCurve(arm))
             if found is None:
                 continue
-            points = found["results"]["points"]
+            points = found.points
             best, one = (
                 min(points, key=of)
-                for of in (lambda p: p["valid_ppl"], lambda p: abs(p["temperature"] - 1))
+                for of in (lambda p: p.valid_ppl, lambda p: abs(p.temperature - 1))
             )
-            paper = theirs.get(f"{arm.mask}_{arm.score}") if fraction == 1 else None
+            paper = theirs.get(f"{arm.search}_{arm.score}") if fraction == 1 else None
             rows.append(
                 (
                     f"{fraction:.0%} of the store, {setting(arm)}",
-                    f"{best['temperature']:.3g}",
-                    f"{best['units']:.2f}",
-                    f"{one['units']:.3f}",
-                    number(one["ppl"]),
-                    number(best["ppl"]),
+                    f"{best.temperature:.3g}",
+                    f"{best.units:.2f}",
+                    f"{one.units:.3f}",
+                    number(one.ppl),
+                    number(best.ppl),
                     "" if paper is None else f"{paper:g}",
                 )
             )
@@ -206,46 +207,51 @@ def temperatures_table(records: Records, scale: Scale) -> Table:
     return make_table(columns, tuple(rows))
 
 
-def changes(r: Any, ppl: float | None) -> tuple[str, str]:
+def changes(r: Any, ppl: float) -> tuple[str, str]:
     """Of perplexity per word, against the LM and against the calibrated LM."""
-    if ppl is None:
+    if not math.isfinite(ppl):
         return "", ""
-    base = r["base"]
-    pieces = base["tokens"] / base["words"]
-    return tuple(percent((ppl / base[of]) ** pieces - 1) for of in ("ppl", "calibrated_ppl"))  # type: ignore[return-value]
+    base = r.base
+    pieces = base.tokens / base.words
+    over_lm, over_calibrated = (
+        percent((ppl / of) ** pieces - 1) for of in (base.ppl, base.calibrated_ppl)
+    )
+    return over_lm, over_calibrated
 
 
-def counts_table(records: Records, rows: Sequence[Counts], whole: Sequence[Unmasked]) -> Table:
+def counts_table(
+    results: Results, rows: Sequence[NeighborCounts], whole: Sequence[FullDatastore]
+) -> Table:
     """Perplexity against k, and with all rows."""
     cells = []
     for row in rows:
-        found = records.get(row.name)
+        found = results.find(row)
         if found is None:
             continue
-        for point in found["results"]["points"]:
+        for point in found.points:
             cells.append(
                 (
-                    f"{setting(row.arm)}, k = {point['k']:,}",
-                    f"{point['coverage']:.3f}",
-                    number(point["tau_1"]["ppl"]),
-                    number(point["tuned"]["ppl"]),
-                    f"{point['tuned']['temperature']:.3g}",
-                    f"{point['tuned']['lambda']:.3f}",
+                    f"{setting(row.retrieval)}, k = {point.k:,}",
+                    f"{point.coverage:.3f}",
+                    number(point.tau_1.ppl),
+                    number(point.own_tau.ppl),
+                    f"{point.own_tau.temperature:.3g}",
+                    f"{point.own_tau.lam:.3f}",
                 )
             )
     for every in whole:
-        found = records.get(every.name)
-        if found is not None:
-            tuned = found["results"]["tuned"]
+        full = results.find(every)
+        if full is not None:
+            tuned = full.own_tau
             cells.append(
                 (
-                    f"{every.of}: {every.state}, {every.metric.upper()}, all "
-                    f"{found['results']['rows']:,} rows",
-                    f"{tuned['coverage']:.3f}",
+                    f"{every.lm.name}: {every.state}, {every.metric.upper()}, all "
+                    f"{full.entries:,} rows",
+                    f"{tuned.coverage:.3f}",
                     "",
-                    number(tuned["ppl"]),
-                    f"{tuned['temperature']:.3g}",
-                    f"{tuned['lambda']:.3f}",
+                    number(tuned.ppl),
+                    f"{tuned.temperature:.3g}",
+                    f"{tuned.lam:.3f}",
                 )
             )
     return make_table(
@@ -253,7 +259,7 @@ def counts_table(records: Records, rows: Sequence[Counts], whole: Sequence[Unmas
     )
 
 
-def norm_arms(scale: Scale) -> list[tuple[str, Arm]]:
+def norm_arms(scale: Scale) -> list[tuple[str, Retrieval]]:
     """The five states, for every seed."""
     names = {
         "att": "att",
@@ -262,33 +268,32 @@ def norm_arms(scale: Scale) -> list[tuple[str, Arm]]:
         "ffn": "ffn",
         "ffn-normed": "ffn after a LayerNorm",
     }
-    rows = audit.norm(scale).rows
+    rows = audit.norm(scale).conditions
     return [
-        (f"{r.arm.lm}: {names[r.arm.state]}, {setting(r.arm)}", r.arm)
+        (f"{r.retrieval.lm}: {names[r.retrieval.state]}, {setting(r.retrieval)}", r.retrieval)
         for r in rows
-        if isinstance(r, Evaluate)
+        if isinstance(r, KNN)
     ]
 
 
-def units_table(records: Records, scale: Scale) -> Table:
+def units_table(results: Results) -> Table:
     """F2 and F3: the same rows with λ of the reported text, and per token and per word."""
     rows = []
-    for lm in scale.seeds:
-        arm = baselines.paper_arm(scale, lm)
-        found = records.get(arm.name)
-        if found is None:
+    for lm in results.scale.seeds:
+        arm = paper_retrieval(results.scale, lm)
+        r = results.find(KNN(arm))
+        if r is None:
             continue
-        r = found["results"]
-        at, base = r["tau_1"], r["base"]
+        at, base = r.tau_1, r.base
         rows.append(
             (
                 f"{lm}: {setting(arm)}, τ = 1",
-                number(at["ppl"]),
-                number(at["ppl_of_test_lambda"]),
-                percent(at["ppl"] / base["ppl"] - 1),
-                number(base["word_ppl"]),
-                number(at["word_ppl"]),
-                percent(at["word_ppl"] / base["word_ppl"] - 1),
+                number(at.ppl),
+                number(at.ppl_of_test_lambda),
+                percent(at.ppl / base.ppl - 1),
+                number(base.word_ppl),
+                number(at.word_ppl),
+                percent(at.word_ppl / base.word_ppl - 1),
             )
         )
     columns = (
@@ -308,13 +313,9 @@ def _overlap(at: Any, reference: Any, tokens: int) -> str:
     or the LM is better."""
     if reference is None:
         return ""
-    mine, other = (_bits(a["helped"], tokens) for a in (at, reference["results"]["shared"]))
+    mine, other = (_bits(a.helped, tokens) for a in (at, reference.one_tau))
     return f"{float(np.mean(mine == other)):.3f}"
 
 
 def _bits(text: str, count: int) -> Any:
     return np.unpackbits(np.frombuffer(bytes.fromhex(text), np.uint8), count=count)
-
-
-def _or_none(value: float) -> float | None:
-    return value if math.isfinite(value) else None

@@ -1,0 +1,261 @@
+"""Frozen dataclasses ⇄ JSON, strictly: what was written is what is read, or an error names the
+field.
+
+Fields may be str, int, float, bool, Literal, `X | None`, tuple, dict[str, X], Any (JSON as it is),
+NamedTuples and dataclasses of these, and classes that write themselves (`as_json`, `from_json`).
+NamedTuples and dataclasses become objects, tuples become lists. A field whose name is a keyword of
+Python has another one in JSON: `lam: float = json_name("lambda")`. JSON has no infinity: a number
+that may be infinite is an `Unbounded`, which is null then."""
+
+import dataclasses
+import math
+import types
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+T = TypeVar("T")
+_INFINITY_IS_NULL = "infinity is null"
+Unbounded = Annotated[float, _INFINITY_IS_NULL]
+"""A number that may be infinite."""
+_NAME = "name in JSON"
+_Read = Callable[[Any, str], Any]
+_Write = Callable[[Any, str], Any]
+
+
+class FieldError(ValueError):
+    """A value does not have the type of its field.
+
+    Args:
+        field: Where it is, e.g. "measurement.base.words".
+        problem: What is wrong with it, e.g. "is missing".
+    """
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(f"{field or 'the whole'} {problem}")
+
+
+def json_name(name: str, default: Any = dataclasses.MISSING) -> Any:
+    """A field of a dataclass that is called differently in JSON."""
+    return dataclasses.field(default=default, metadata={_NAME: name})
+
+
+def to_json(value: Any) -> Any:
+    """A dataclass, or anything that a field of one may be, as JSON.
+
+    Raises:
+        FieldError: A value is not of its field's type.
+    """
+    kind: Any = type(value)
+    return _writer(kind)(value, "")
+
+
+def from_json(kind: type[T], value: Any, field: str = "") -> T:
+    """What `to_json` was given.
+
+    Args:
+        kind: Its type.
+        value: The JSON.
+        field: Where the JSON is, for errors.
+
+    Raises:
+        FieldError: A field is missing, unknown, or of another type.
+    """
+    wanted: Any = kind
+    result: T = _reader(wanted)(value, field)
+    return result
+
+
+@cache
+def _reader(kind: Any) -> _Read:
+    """Reads JSON of one type."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if kind is Any or isinstance(kind, TypeVar):
+        return lambda value, _: value
+    if origin is Annotated:
+        return _read_unbounded
+    if origin in (Union, types.UnionType):
+        return _optional(_reader(_of_optional(kind, arguments)))
+    if origin is Literal:
+        return _read_literal(arguments)
+    if origin is tuple:
+        return _read_tuple(arguments)
+    if origin in (dict, Mapping):
+        return _read_dict(_reader(arguments[1]))
+    if kind in _PLAIN:
+        return _plain(kind)
+    if hasattr(kind, "from_json"):
+        return lambda value, _: kind.from_json(value)
+    return _read_object(kind)
+
+
+@cache
+def _writer(kind: Any) -> _Write:
+    """Writes values of one type."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if kind is Any or isinstance(kind, TypeVar):
+        return lambda value, _: value
+    if origin is Annotated:
+        return _write_unbounded
+    if origin in (Union, types.UnionType):
+        return _optional(_writer(_of_optional(kind, arguments)))
+    if origin is Literal:
+        return _read_literal(arguments)
+    if origin is tuple:
+        return _write_tuple(arguments)
+    if origin in (dict, Mapping):
+        return _read_dict(_writer(arguments[1]))
+    if kind in _PLAIN:
+        return _plain(kind)
+    if hasattr(kind, "as_json"):
+        return lambda value, _: value.as_json()
+    return _write_object(kind)
+
+
+_PLAIN: dict[Any, tuple[tuple[type, ...], str]] = {
+    str: ((str,), "a string"),
+    bool: ((bool,), "true or false"),
+    int: ((int,), "a whole number"),
+    float: ((float, int), "a number"),
+}
+
+
+def _plain(kind: Any) -> _Read:
+    """Strings, numbers and booleans are the same in both; a whole number may stand for a float."""
+    accepted, name = _PLAIN[kind]
+
+    def check(value: Any, field: str) -> Any:
+        if type(value) not in accepted:
+            raise FieldError(field, f"is not {name}")
+        if type(value) is float and not math.isfinite(value):
+            raise FieldError(field, "is not finite")
+        return value
+
+    return check
+
+
+def _read_unbounded(value: Any, field: str) -> Any:
+    return math.inf if value is None else _plain(float)(value, field)
+
+
+def _write_unbounded(value: Any, field: str) -> Any:
+    return None if value == math.inf else _plain(float)(value, field)
+
+
+def _of_optional(kind: Any, arguments: tuple[Any, ...]) -> Any:
+    """X of `X | None`."""
+    others = [argument for argument in arguments if argument is not types.NoneType]
+    if len(others) != 1:
+        raise TypeError(f"JSON of {kind} would not say which of its types is meant")
+    return others[0]
+
+
+def _optional(convert: _Read) -> _Read:
+    return lambda value, field: None if value is None else convert(value, field)
+
+
+def _read_literal(choices: tuple[Any, ...]) -> _Read:
+    def check(value: Any, field: str) -> Any:
+        if value not in choices:
+            raise FieldError(field, f"is none of {', '.join(map(str, choices))}")
+        return value
+
+    return check
+
+
+def _read_tuple(arguments: tuple[Any, ...]) -> _Read:
+    convert = _convert_items(arguments, _reader)
+
+    def read(value: Any, field: str) -> Any:
+        if not isinstance(value, list):
+            raise FieldError(field, "is not a list")
+        return tuple(convert(value, field))
+
+    return read
+
+
+def _write_tuple(arguments: tuple[Any, ...]) -> _Write:
+    convert = _convert_items(arguments, _writer)
+
+    def write(value: Any, field: str) -> Any:
+        if not isinstance(value, tuple):
+            raise FieldError(field, "is not a tuple")
+        return convert(value, field)
+
+    return write
+
+
+def _convert_items(
+    arguments: tuple[Any, ...], convert: Callable[[Any], _Read]
+) -> Callable[[Any, str], list[Any]]:
+    if len(arguments) == 2 and arguments[1] is Ellipsis:
+        item = convert(arguments[0])
+        return lambda values, field: [item(v, f"{field}[{i}]") for i, v in enumerate(values)]
+    items = [convert(argument) for argument in arguments]
+
+    def each(values: Any, field: str) -> list[Any]:
+        if len(values) != len(items):
+            raise FieldError(field, f"has not {len(items)} items")
+        pairs = zip(items, values, strict=True)
+        return [one(value, f"{field}[{i}]") for i, (one, value) in enumerate(pairs)]
+
+    return each
+
+
+def _read_dict(convert: _Read) -> _Read:
+    def read(value: Any, field: str) -> Any:
+        if not isinstance(value, Mapping):
+            raise FieldError(field, "is not an object")
+        return {name: convert(item, _inside(field, name)) for name, item in value.items()}
+
+    return read
+
+
+def _fields(kind: Any, convert: Callable[[Any], _Read]) -> list[tuple[str, str, _Read]]:
+    """(name, name in JSON, conversion) of each field of a dataclass or NamedTuple."""
+    if dataclasses.is_dataclass(kind):
+        names = {f.name: f.metadata.get(_NAME, f.name) for f in dataclasses.fields(kind)}
+    elif hasattr(kind, "_fields"):
+        names = {name: name for name in kind._fields}
+    else:
+        raise TypeError(f"{kind} is no dataclass: JSON of it is not known")
+    hints = get_type_hints(kind, include_extras=True)
+    return [(name, in_json, convert(hints[name])) for name, in_json in names.items()]
+
+
+def _read_object(kind: Any) -> _Read:
+    fields = _fields(kind, _reader)
+    known = {in_json for _, in_json, _ in fields}
+
+    def read(value: Any, field: str) -> Any:
+        if not isinstance(value, Mapping):
+            raise FieldError(field, "is not an object")
+        for in_json in value:
+            if in_json not in known:
+                raise FieldError(_inside(field, in_json), "is not known")
+        for _, in_json, _ in fields:
+            if in_json not in value:
+                raise FieldError(_inside(field, in_json), "is missing")
+        return kind(
+            **{name: one(value[in_json], _inside(field, in_json)) for name, in_json, one in fields}
+        )
+
+    return read
+
+
+def _write_object(kind: Any) -> _Write:
+    fields = _fields(kind, _writer)
+
+    def write(value: Any, field: str) -> Any:
+        if type(value) is not kind:
+            raise FieldError(field, f"is no {kind.__name__}")
+        return {
+            in_json: one(getattr(value, name), _inside(field, in_json))
+            for name, in_json, one in fields
+        }
+
+    return write
+
+
+def _inside(field: str, name: str) -> str:
+    return f"{field}.{name}" if field else name
