@@ -1,11 +1,11 @@
-"""Records → RESULTS.md, one HTML page and figures. Nothing here is typed by hand: the same records
-give the same bytes.
+"""Results → RESULTS.md, one HTML page, figures and CSV files. Needs no torch.
 
-tables      records → tables of text, ours beside the paper's
-figures     records → SVG
-words       findings → sentences
-markdown    all of it as Markdown; page: the same as HTML
+changes, drawing               how numbers and figures look
+claim_tables, paper_tables     claims and settings, paper and ours side by side
+regimes                        the main effects in every LM
+figures, sections              what is shown, in which order
+csv_files                      everything else
 """
 
-from knnlm_paper.report.report import Report as Report
-from knnlm_paper.report.report import write_report as write_report
+from knnlm_paper.report.write import Report as Report
+from knnlm_paper.report.write import write_report as write_report

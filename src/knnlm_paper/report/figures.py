@@ -1,275 +1,270 @@
-"""The paper's figures redrawn from results, and ours. Vector, legible in print, colour-blind safe
-(report/svg.py)."""
+"""The figures: one message each, from results."""
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal, NamedTuple
-
-import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure as Canvas
 
 from knnlm.report.document import Figure
-from knnlm.report.svg import DASHES, INK, MARKERS, SERIES, drawing
-from knnlm_paper.conditions import KNN, FullDatastore, NeighborCounts, TemperatureCurve, WordTypes
-from knnlm_paper.experiments.recompute import four
-from knnlm_paper.report.tables import setting
+from knnlm_paper.claims import Change, Finding, Findings
+from knnlm_paper.claims.claim import CALIBRATED, OWN_TAU
+from knnlm_paper.claims.shares import share_of_gain
+from knnlm_paper.conditions import KNN, FullDatastore, Learned, TemperatureCurve
+from knnlm_paper.experiments.clusters import clusters_of
+from knnlm_paper.experiments.ensembling import with_lms
+from knnlm_paper.report.drawing import Curve, Estimate, Line, bars, curves, forest
+from knnlm_paper.report.messages import title
+from knnlm_paper.report.regimes import Regime, all_regimes
 from knnlm_paper.results import Results
 from knnlm_paper.retrieval import Retrieval, exactly, paper_retrieval
-from knnlm_paper.trends import trend
 
-SIZE = (6.2, 3.9)
-
-
-class Line(NamedTuple):
-    """Points of one series; `spread` are the ends of bars."""
-
-    label: str
-    x: Sequence[float]
-    y: Sequence[float]
-    spread: Sequence[tuple[float, float]] | None = None
+PER_WORD = "change per word, % (minus is better)"
+PER_TOKEN = "change per token, % (minus is better)"
+_INTERVALS = "Lines are 95 % intervals over documents."
 
 
-def sizes(results: Results, field: str) -> Figure:
-    """Perplexity against the size of the store (fig:subsample_dstore_only, fig:datastore_size)."""
-    lines = []
-    for arm in four(paper_retrieval(results.scale))[:3]:
-        points = []
-        for fraction in results.scale.fractions:
-            draws = range(results.scale.draws if fraction < 1 else 1)
-            drawn = [KNN(replace(arm, fraction=fraction, draw=d)) for d in draws]
-            found = [results.ppl(row, field) for row in drawn if row in results]
-            if found:
-                points.append((100 * fraction, float(np.mean(found)), (min(found), max(found))))
-        if points:
-            lines.append(
-                Line(
-                    setting(arm),
-                    [p[0] for p in points],
-                    [p[1] for p in points],
-                    [p[2] for p in points],
-                )
-            )
-    words = "one τ for all" if field == "one_tau" else "each point at its own τ"
-    caption = (
-        f"Test perplexity against the share of the store that is used, {words}; bars span the "
-        "random parts drawn."
-    )
-    base = _base(results, paper_retrieval(results.scale))
-    name = f"sizes-{field.replace('_', '-')}"
-    return plot(name, caption, lines, "share of the store, %", base=base)
-
-
-def temperatures(results: Results, fraction: float) -> Figure:
-    """Perplexity against τ, λ refitted at each (fig:small_temperature, fig:full_temperature)."""
-    lines = []
-    for arm in four(replace(paper_retrieval(results.scale), fraction=fraction)):
-        record = results.find(TemperatureCurve(arm))
-        if record is not None:
-            points = record.points
-            lines.append(
-                Line(setting(arm), [p.temperature for p in points], [p.ppl for p in points])
-            )
-    caption = (
-        f"Test perplexity against τ on {fraction:.0%} of the store, λ refitted on validation at "
-        "each τ. The dotted "
-        "line is τ = 1, where the paper's tables are; its figures end at 3."
-    )
-    name = "temperature-full" if fraction == 1 else "temperature-small"
-    base = _base(results, paper_retrieval(results.scale))
-
-    def mark(axes: Axes) -> None:
-        axes.axvline(1.0, color=INK, linewidth=0.8, linestyle=(0, (1, 2)))
-
-    return plot(name, caption, lines, "temperature τ", log=True, base=base, also=mark)
-
-
-def neighbours(
-    results: Results, rows: Sequence[NeighborCounts], whole: Sequence[FullDatastore]
-) -> Figure:
-    """Perplexity against k, up to all rows of the main LM's store."""
-    lines = []
-    for row in rows:
-        record = results.find(row)
-        if record is not None:
-            points = record.points
-            for field, words in (("tau_1", "τ = 1"), ("own_tau", "tuned τ")):
-                lines.append(
-                    Line(
-                        f"{setting(row.retrieval)}, {words}",
-                        [p.k for p in points],
-                        [getattr(p, field).ppl for p in points],
-                    )
-                )
-    base = next((results.measurement(r).base.ppl for r in rows if r in results), None)
-    for every in whole:
-        full = results.find(every)
-        if full is not None and every.lm.name == "main" and math.isfinite(full.own_tau.ppl):
-            lines.append(
-                Line(
-                    f"{every.state}, all rows, tuned τ",
-                    [full.entries],
-                    [full.own_tau.ppl],
-                )
-            )
-    return plot(
-        "neighbours",
-        "Test perplexity against the number of neighbours k.",
-        lines,
-        "k",
-        log=True,
-        base=base,
-    )
-
-
-def approximations(results: Results) -> Figure:
-    """Perplexity against recall of the mask, by kind of approximation."""
-    groups: dict[str, list[tuple[float, float]]] = {}
-    for factory, nprobe in results.scale.factories:
-        arm = replace(paper_retrieval(results.scale), factory=factory, nprobe=nprobe)
-        record = results.find(KNN(arm))
-        if record is not None and record.recall is not None:
-            pruned, coded = factory.startswith("IVF"), "PQ" in factory
-            kind = (
-                "lists and codes"
-                if pruned and coded
-                else "lists pruned"
-                if pruned
-                else "codes (quantised)"
-            )
-            groups.setdefault(kind, []).append((record.recall, record.own_tau.ppl))
-    lines = [
-        Line(kind, [p[0] for p in sorted(g)], [p[1] for p in sorted(g)])
-        for kind, g in groups.items()
-    ]
-    exact = results.find(KNN(exactly(paper_retrieval(results.scale))))
-    level = exact.own_tau.ppl if exact is not None else None
-    caption = (
-        "Test perplexity at the tuned τ against the recall of the mask; the dashed line is exact "
-        "search."
-    )
-    return plot(
-        "approximations",
-        caption,
-        lines,
-        "share of the true neighbours found",
-        base=level,
-        word="exact",
-        side="left",
-    )
-
-
-def words(results: Results, row: WordTypes, attribute: str) -> Figure | None:
-    """Appendix D's scatter: how much better exact neighbours are than approximate ones, by kind of
-    word."""
-    record = results.find(row)
-    if record is None or len(record.types) < 3:
+def ladder(results: Results) -> Figure | None:
+    """The same LM alone, with neighbors, calibrated, and both."""
+    measured = results.find(KNN(exactly(paper_retrieval(results.scale))))
+    if measured is None:
         return None
-    kinds = record.types
-    x = [float(getattr(w, attribute)) for w in kinds]
-    y = [100 * (w.exact - w.approximate) for w in kinds]
-    line = trend(x, y)
-    label = {
-        "length": "length of the token, characters",
-        "forward": "forward bigram entropy, nats",
-        "backward": "backward bigram entropy, nats",
-    }[attribute]
-
-    def draw(canvas: Canvas) -> None:
-        axes = canvas.add_subplot()
-        axes.scatter(x, y, s=9, color=SERIES[0], alpha=0.5, linewidths=0)
-        ends = np.array([min(x), max(x)])
-        axes.plot(ends, line.intercept + line.slope * ends, color=SERIES[1], linewidth=1.8)
-        axes.axhline(0, color=INK, linewidth=0.8)
-        axes.set_xlabel(label)
-        axes.set_ylabel("exact minus approximate: occurrences helped, %")
-        axes.grid(color=INK, alpha=0.12, linewidth=0.6)
-
-    caption = (
-        f"{len(kinds)} token types with at least {row.least} occurrences. Below zero approximate "
-        "neighbours help more "
-        f"often. Slope {line.slope:+.3f} points (95 %: {line.low:+.3f} to {line.high:+.3f})."
-    ).replace("-", "−")
-    name = f"words-{attribute}"
-    return Figure(name, caption, drawing(name, caption, SIZE, draw))
+    values = [
+        ("LM", measured.base.ppl),
+        ("LM with neighbors", measured.own_tau.ppl),
+        ("calibrated LM", measured.base.calibrated_ppl),
+        ("calibrated LM with neighbors", measured.on_calibrated.ppl),
+    ]
+    caption = "Test perplexity per token of one LM."
+    return bars("ladder", title(results, "ladder"), caption, values, "perplexity per token")
 
 
-def _base(results: Results, arm: Retrieval) -> float | None:
-    record = results.find(KNN(arm))
-    return None if record is None else float(record.base.ppl)
+_REASONS = (
+    ("A second hidden state", ()),
+    ("att instead of ffn", ("att-beats-ffn",)),
+    ("the same, exact search", ("att-beats-ffn-exact",)),
+    ("a learned head on att", ("head-on-att-helps",)),
+    ("Approximate search", ()),
+    ("an index instead of exact search", ("index-beats-exact",)),
+    ("its neighbors, exact scores", ("index-neighbors-beat-exact-ones",)),
+    ("Temperature", ()),
+    ("its own τ instead of τ = 1", ("own-tau-beats-tau-1-exact",)),
+)
 
 
-def plot(
-    name: str,
-    caption: str,
-    lines: Sequence[Line],
-    label: str,
-    *,
-    log: bool = False,
-    base: float | None = None,
-    word: str = "LM alone",
-    also: Callable[[Axes], None] | None = None,
-    dotted: tuple[float, str] | None = None,
-    side: Literal["left", "right"] = "right",
-) -> Figure:
-    """Lines with markers, the level of the LM alone, and a dotted level with its own word; `side`
-    is the words'."""
-
-    def draw(canvas: Canvas) -> None:
-        axes = canvas.add_subplot()
-        for place, line in enumerate(lines):
-            series(axes, place, line)
-        if also is not None:
-            also(axes)
-        values = [y for line in lines for y in line.y if math.isfinite(y)]
-        levels = [(base, word, (5, 3))] if base is not None else []
-        levels += [(*dotted, (1, 2))] if dotted is not None else []
-        for level, said, dashes in levels:
-            axes.axhline(level, color=INK, linewidth=1, linestyle=(0, dashes))
-            axes.annotate(
-                said,
-                xy=(float(side == "right"), level),
-                xycoords=axes.get_yaxis_transform(),
-                xytext=(-2 if side == "right" else 2, 2),
-                textcoords="offset points",
-                ha=side,
-                va="bottom",
-                fontsize=8.5,
-            )
-            values.append(level)
-        if values:
-            low, high = min(values), max(values)
-            room = 0.07 * max(high - low, 0.005 * low)
-            axes.set_ylim(low - room, high + 1.6 * room)
-        if log:
-            axes.set_xscale("log")
-            axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
-        axes.set_xlabel(label)
-        axes.set_ylabel("test perplexity")
-        axes.grid(color=INK, alpha=0.12, linewidth=0.6)
-        if lines:
-            canvas.legend(
-                loc="outside lower center", ncols=2, frameon=False, fontsize=8.5, handlelength=2.6
-            )
-
-    return Figure(name, caption, drawing(name, caption, SIZE, draw))
-
-
-def series(axes: Axes, place: int, line: Line) -> None:
-    """One line in the style of its place."""
-    turn, which = divmod(place, len(SERIES))
-    dashes = DASHES[min(turn, len(DASHES) - 1)] if len(line.x) > 1 else "none"
-    axes.plot(
-        line.x,
-        line.y,
-        color=SERIES[which],
-        marker=MARKERS[which],
-        markersize=3.2 if len(line.x) > 1 else 6,
-        linewidth=1.6,
-        linestyle=dashes,
-        label=line.label,
+def reasons(results: Results, findings: Findings) -> Figure | None:
+    """The effects behind the paper's three reasons, at its temperature and at each setting's
+    own."""
+    lines = []
+    for label, topics in _REASONS:
+        if not topics:
+            lines.append(Line(label, (), heading=True))
+            continue
+        (topic,) = topics
+        by_at = [_first(findings, topic, ats) for ats in (("one-tau", "tau-1"), ("own-tau", ""))]
+        over = _first(findings, topic, ("calibrated",))
+        if all(finding is None for finding in by_at):
+            continue
+        paper = next((f.claim.paper for f in by_at if f is not None and f.claim.paper), None)
+        estimates = [None if f is None else _percent(f.per_word) for f in (*by_at, over)]
+        lines.append(Line(label, estimates, None if paper is None else 100 * (1 / (1 + paper) - 1)))
+    if all(line.heading for line in lines):
+        return None
+    return forest(
+        "reasons",
+        title(results, "reasons"),
+        f"The effects behind them, as the paper compares settings and fairly. {_INTERVALS}",
+        lines,
+        ("at one τ for all", "each at its own τ", "over the calibrated LM"),
+        PER_WORD,
     )
-    if line.spread is not None:
-        low, high = zip(*line.spread, strict=True)
-        axes.vlines(line.x, low, high, color=SERIES[which], linewidth=1.2)
+
+
+def _first(findings: Findings, topic: str, ats: Sequence[str]) -> Finding | None:
+    for at in ats:
+        claim_id = f"{topic}@{at}" if at else topic
+        if claim_id in findings and findings[claim_id].verdict != "not measured":
+            return findings[claim_id]
+    return None
+
+
+def _percent(change: Change) -> Estimate:
+    return Estimate(*(100 * value for value in change))
+
+
+def regimes_figures(results: Results) -> list[Figure]:
+    """One effect in every LM: approximate search, the hidden state, and the gain itself."""
+    every = all_regimes(results)
+    if not every:
+        return []
+
+    def figure(name: str, caption: str, field: str) -> Figure:
+        lines = [_regime_line(regime, getattr(regime, field)) for regime in every]
+        return forest(
+            name, title(results, name), f"{caption} {_INTERVALS}", lines, ("",), PER_TOKEN
+        )
+
+    return [
+        figure(
+            "regimes-index",
+            "An index instead of exact search, each at its own τ.",
+            "by_index",
+        ),
+        figure(
+            "regimes-att",
+            "att instead of ffn, exact search, each at its own τ.",
+            "att",
+        ),
+        figure(
+            "regimes-gain",
+            "Neighbors on top of the calibrated LM.",
+            "over_calibrated",
+        ),
+    ]
+
+
+def _regime_line(regime: Regime, finding: Finding) -> Line:
+    return Line(regime.label, (_percent(finding.per_token),))
+
+
+def shares_figure(results: Results) -> Figure | None:
+    """How much of the neighbors' gain other things have, over the calibrated LM."""
+    knn = KNN(exactly(paper_retrieval(results.scale)))
+    size = results.scale.learning.clusters[0]
+    compared = (
+        ("a learned head on ffn", Learned(state="ffn")),
+        ("a learned head on att", Learned()),
+        ("clusters of att", clusters_of("att", size)),
+        ("clusters of ffn", clusters_of("ffn", size)),
+        ("all entries, no mask (att)", FullDatastore()),
+        ("all entries, no mask (ffn)", FullDatastore(state="ffn")),
+    )
+    lines = []
+    for label, condition in compared:
+        share = share_of_gain(
+            results, results.seeds(condition), knn, CALIBRATED.point, CALIBRATED.base
+        )
+        if share.value == share.value:
+            values = (100 * value for value in share)
+            lines.append(Line(label, (Estimate(*values),)))
+    if not lines:
+        return None
+    return forest(
+        "shares",
+        title(results, "shares"),
+        f"Share of what the nearest {knn.retrieval.k:,} neighbors gain over the calibrated LM. "
+        f"{_INTERVALS}",
+        lines,
+        ("",),
+        "share of the neighbors' gain, %",
+    )
+
+
+_BESIDE = (
+    ("beside 1 LM", "neighbors-help-1-lm@calibrated"),
+    ("beside 2 LMs", "neighbors-help-2-lms@calibrated"),
+    ("beside 3 LMs", "neighbors-help-3-lms@calibrated"),
+    ("beside 4 LMs", "neighbors-help-4-lms@calibrated"),
+    ("beside an LM that memorizes", "neighbors-help-beside-memory@calibrated"),
+)
+
+
+def beside_figure(results: Results, findings: Findings) -> Figure | None:
+    """What neighbors still gain beside other LMs."""
+    lines = [
+        Line(label, (_percent(findings[claim_id].per_token),))
+        for label, claim_id in _BESIDE
+        if claim_id in findings and findings[claim_id].verdict != "not measured"
+    ]
+    if not lines:
+        return None
+    return forest(
+        "beside",
+        title(results, "beside"),
+        f"What neighbors gain, every LM calibrated, all weights fitted together. {_INTERVALS}",
+        lines,
+        ("",),
+        PER_TOKEN,
+    )
+
+
+def sizes_figure(results: Results) -> Figure | None:
+    """Perplexity against the size of the datastore (fig:datastore_size)."""
+    scale = results.scale
+    index = paper_retrieval(scale)
+    settings = (
+        ("index", index),
+        ("index, exact scores", replace(index, score="exact")),
+        ("exact search", exactly(index)),
+    )
+    lines = []
+    for label, setting in settings:
+        points = [(100 * f, _mean_over_draws(results, setting, f)) for f in scale.fractions]
+        known = [(x, y) for x, y in points if y is not None]
+        if known:
+            lines.append(Curve(label, [x for x, _ in known], [y for _, y in known]))
+    measured = results.find(KNN(exactly(index)))
+    if not lines or measured is None:
+        return None
+    return curves(
+        "sizes",
+        title(results, "sizes"),
+        "Test perplexity per token at each setting's own τ, means over random parts.",
+        lines,
+        ("share of the datastore, %", "perplexity per token"),
+        level=("LM alone", measured.base.ppl),
+    )
+
+
+def _mean_over_draws(results: Results, setting: Retrieval, fraction: float) -> float | None:
+    draws = range(results.scale.draws if fraction < 1 else 1)
+    parts = [KNN(replace(setting, fraction=fraction, draw=draw)) for draw in draws]
+    values = [results.ppl(part, OWN_TAU.point) for part in parts if part in results]
+    return sum(values) / len(values) if values else None
+
+
+def temperatures_figure(results: Results) -> Figure | None:
+    """Perplexity against τ (fig:full_temperature)."""
+    index = paper_retrieval(results.scale)
+    settings = (
+        ("index", index),
+        ("index, exact scores", replace(index, score="exact")),
+        ("exact search", exactly(index)),
+    )
+    lines, base = [], None
+    for label, setting in settings:
+        measured = results.find(TemperatureCurve(setting))
+        if measured is not None:
+            base = measured.base.ppl
+            points = [(p.temperature, p.ppl) for p in measured.points]
+            lines.append(Curve(label, [x for x, _ in points], [y for _, y in points]))
+    if base is None:
+        return None
+    return curves(
+        "temperatures",
+        title(results, "temperatures"),
+        "Test perplexity per token against τ, λ fitted at each.",
+        lines,
+        ("retrieval temperature τ", "perplexity per token"),
+        log=True,
+        level=("LM alone", base),
+    )
+
+
+def ensembles_figure(results: Results) -> Figure | None:
+    """K LMs, and K-1 LMs with neighbors (fig:ensemble)."""
+    lines = []
+    for label, knn in (("LMs", False), ("LMs and neighbors", True)):
+        points = []
+        for count in range(len(results.scale.ruled_out.ensemble) + 1):
+            ensemble = with_lms(results.scale, count, knn)
+            if ensemble in results:
+                points.append((count + 1 + knn, results.ppl(ensemble, CALIBRATED.point)))
+        if points:
+            lines.append(Curve(label, [x for x, _ in points], [y for _, y in points]))
+    if not any(len(line.x) > 1 for line in lines):
+        return None
+    return curves(
+        "ensembles",
+        title(results, "ensembles"),
+        "Test perplexity per token against the number of components, every LM calibrated.",
+        lines,
+        ("components", "perplexity per token"),
+    )

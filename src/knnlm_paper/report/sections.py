@@ -1,226 +1,287 @@
-"""The sections of the report: which tables, figures and findings stand under which heading."""
+"""The sections of RESULTS.md: findings, then one for each table and figure of the paper, then what
+the paper did not ask."""
 
-from dataclasses import replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from knnlm.report.document import Block, Section
-from knnlm_paper.claims import FIELDS
-from knnlm_paper.conditions import KNN, FullDatastore, NeighborCounts, WordTypes
-from knnlm_paper.experiments import ensembling, ruled_out, sceptic
-from knnlm_paper.experiments import words as words_recipe
-from knnlm_paper.experiments.audit import precision, sign, zeros
-from knnlm_paper.experiments.experiment import Experiment
-from knnlm_paper.report import (
-    figures,
-    regimes,
-    shares,
-    substitutes,
-    tables,
-    words,
-)
-from knnlm_paper.report import ruled_out as present
-from knnlm_paper.report.checks import Findings, measured
-from knnlm_paper.report.finding_tables import findings_table, survival_table
-from knnlm_paper.report.formats import section
-from knnlm_paper.report.pressed import pressed_figure
+from knnlm.report.document import Block, Cell, Column, Paragraph, Section, Table
+from knnlm_paper.claims import Findings
+from knnlm_paper.claims.every import Group
+from knnlm_paper.conditions import KNN
+from knnlm_paper.report import figures
+from knnlm_paper.report.claim_tables import topics, topics_table
+from knnlm_paper.report.paper_tables import settings_table
+from knnlm_paper.report.regimes import regimes_table
 from knnlm_paper.results import Results
 from knnlm_paper.retrieval import exactly, paper_retrieval
 
-_UNITS = (
-    "τ has the unit of the scores, so τ = 1 means another peakiness for every LM, layer and width. "
-    "In units of the "
-    "spread of the neighbours' scores (the median over queries of best minus median score) "
-    "temperatures compare."
+HEADLINES = (
+    "knn-helps-exact",
+    "knn-beats-calibration",
+    "att-beats-ffn-exact",
+    "head-on-att-beats-ffn",
+    "index-beats-exact",
+    "own-tau-beats-tau-1-exact",
+    "all-entries-beat-the-nearest-att",
+    "second-lm-beats-neighbors",
+    "neighbors-help-beside-memory",
+    "larger-lms-gain-less",
 )
-_PROBED = (
-    "The index of each size is the default for its rows, always with 32 lists probed: a small "
-    "store has fewer lists, "
-    "so a larger share of it is searched. The paper probed 32 of 4096 at every size. Recall at "
-    "each size, one draw:"
+"""Topics of the first table."""
+
+
+@dataclass(frozen=True)
+class PaperSection:
+    """A table, figure or appendix of the paper: its title, label, the claims that are about it (by
+    group and source) and the experiments whose CSV files have everything."""
+
+    title: str
+    label: str
+    group: Group
+    sources: tuple[str, ...]
+    experiments: tuple[str, ...]
+    figure: str = ""
+
+
+SECTIONS = (
+    PaperSection(
+        "Table 1: which hidden state, which similarity",
+        "tab:knn_baselines",
+        "retrieval",
+        ("section 3",),
+        ("baselines",),
+    ),
+    PaperSection(
+        "Table 2: a learned head instead of the datastore",
+        "tab:input_representation",
+        "substitutes",
+        ("section 4.1",),
+        ("substitutes",),
+    ),
+    PaperSection(
+        "The size of the datastore",
+        "fig:datastore_size",
+        "retrieval",
+        ("section 4.2",),
+        ("sizes",),
+        "sizes",
+    ),
+    PaperSection(
+        "Table 3: approximate or exact search",
+        "tab:knn_recompute",
+        "retrieval",
+        ("section 5.1",),
+        ("recompute",),
+    ),
+    PaperSection(
+        "The retrieval temperature",
+        "fig:full_temperature",
+        "retrieval",
+        ("section 5.2",),
+        ("temperature", "sizes"),
+        "temperatures",
+    ),
+    PaperSection(
+        "Appendix A: other LMs", "tab:knn_other_models", "retrieval", ("appendix A",), ("models",)
+    ),
+    PaperSection(
+        "Appendix B: more embeddings for each vocabulary entry",
+        "tab:softmax_bottleneck",
+        "substitutes",
+        ("section 4.2",),
+        ("capacity",),
+    ),
+    PaperSection(
+        "Appendix C.1: embeddings for those that need them",
+        "tab:adaptive_results",
+        "substitutes",
+        ("appendix C.1",),
+        ("adaptive",),
+    ),
+    PaperSection(
+        "Appendix C.2: mixtures of softmaxes",
+        "tab:mos_results",
+        "substitutes",
+        ("appendix C.2",),
+        ("softmaxes",),
+    ),
+    PaperSection(
+        "Appendix C.3: clusters", "app:clusters", "substitutes", ("appendix C.3",), ("clusters",)
+    ),
+    PaperSection(
+        "Appendix D: which words gain from an index",
+        "fig:word_type_length",
+        "retrieval",
+        ("appendix D",),
+        ("words",),
+    ),
+    PaperSection(
+        "Appendix E.1 and E.2: another metric, or a sparse list of tokens",
+        "app:dist_metric",
+        "ruled out",
+        ("appendix E.1", "appendix E.2"),
+        ("metric", "sparsity"),
+    ),
+    PaperSection(
+        "Appendix E.3 and E.4: the place in the text, tokens that cannot win",
+        "app:stolen_prob",
+        "ruled out",
+        ("appendix E.3", "appendix E.4"),
+        ("location", "stolen"),
+    ),
+    PaperSection(
+        "Appendix E.5: several LMs",
+        "tab:ensembling",
+        "ruled out",
+        ("appendix E.5",),
+        ("ensembles",),
+        "ensembles",
+    ),
+    PaperSection(
+        "Appendix E.6.1: an LM that memorizes",
+        "tab:overfit",
+        "ruled out",
+        ("appendix E.6.1",),
+        ("memorised",),
+    ),
+    PaperSection(
+        "Appendix E.6.2: soft labels",
+        "app:soft_label",
+        "ruled out",
+        ("appendix E.6.2",),
+        ("soft-labels",),
+    ),
+    PaperSection(
+        "Appendix E.6.3: a head that learns to be mixed",
+        "app:interpolated",
+        "substitutes",
+        ("appendix E.6.3",),
+        ("interpolated",),
+    ),
 )
 
 
-def substitutes_sections(results: Results, found: Findings) -> list[Section]:
-    """What can be had without a search."""
-    drawn = [f for f in (shares.shares_figure(results),) if f is not None]
-    curve = [f for f in (substitutes.capacity_figure(results),) if f is not None]
-    clusters = [f for f in (pressed_figure(results),) if f is not None]
+def all_sections(results: Results, findings: Findings) -> list[Section]:
+    """Those that have something to show."""
+    every = [
+        _section("Findings", _headlines(results, findings)),
+        *(_paper_section(results, findings, section) for section in SECTIONS),
+        _section("When each reason holds", _regimes(results)),
+        _section("What a skeptic asks", [_of_group(findings, "skeptic")]),
+        _section("The audit of the paper's code", [_of_group(findings, "audit")]),
+        _section("Without a search", [*_some(figures.shares_figure(results)), *_beyond(findings)]),
+        _section("The LMs", [_lms_table(results)]),
+    ]
+    return [section for section in every if section.blocks]
+
+
+def _section(title: str, blocks: Sequence[Block]) -> Section:
+    shown = tuple(b for b in blocks if not (isinstance(b, Table) and not b.rows))
+    return Section(title, shown)
+
+
+def _some(figure: Block | None) -> list[Block]:
+    return [] if figure is None else [figure]
+
+
+def _headlines(results: Results, findings: Findings) -> list[Block]:
+    table = topics_table(findings, HEADLINES)
+    if not table.rows:
+        return []
     return [
-        section(
-            "Without a search: the paper's claims about substitutes",
-            [
-                words.counts(found.learned),
-                findings_table(measured(found.learned)),
-                *drawn,
-            ]
-            if measured(found.learned)
-            else [],
-        ),
-        section("Table 2: a second softmax", [substitutes.heads_table(results)]),
-        section("More embeddings for each word", [*curve, substitutes.capacity_table(results)]),
-        section("Embeddings for the words that need them", [substitutes.adaptive_table(results)]),
-        section("Mixtures of softmaxes", [substitutes.softmaxes_table(results)]),
-        section(
-            "Clusters, and learning to be mixed",
-            [*clusters, substitutes.others_table(results)],
-        ),
-        section(
-            "The best without a search",
-            [
-                substitutes.beyond_table(results),
-                findings_table(measured(found.beyond)),
-            ],
-        ),
-        section("Learning rates", [substitutes.rates_table(results)]),
+        table,
+        *_some(figures.reasons(results, findings)),
+        *_some(figures.ladder(results)),
+        *_some(figures.beside_figure(results, findings)),
     ]
 
 
-def ruled_out_sections(results: Results, found: Findings) -> list[Section]:
-    """Section 6 and appendix E."""
-    drawn = [f for f in (present.ensembles_figure(results),) if f is not None]
-    placed = [f for f in (present.location_figure(results),) if f is not None]
-    return [
-        section(
-            "Hypotheses that the paper ruled out",
-            [findings_table(measured(found.ruled_out))],
-        ),
-        section(
-            "Another metric, or a sparse list of words",
-            [
-                present.listed_table(
-                    results,
-                    (
-                        *ruled_out.metric(results.scale).conditions,
-                        *ruled_out.sparsity(results.scale).conditions,
-                    ),
-                )
-            ],
-        ),
-        section("The place in the text", [*placed, present.location_table(results)]),
-        section("Words that cannot be chosen", [present.reach_table(results)]),
-        section(
-            "Several LMs",
-            [
-                *drawn,
-                present.ensembles_table(
-                    results, ensembling.ensembles(results.scale).conditions, "tab:ensembling"
-                ),
-            ],
-        ),
-        section(
-            "An LM that memorises",
-            [
-                present.ensembles_table(
-                    results, ensembling.memorized(results.scale).conditions, "tab:overfit"
-                )
-            ],
-        ),
-        section(
-            "Soft labels",
-            [present.ensembles_table(results, ensembling.soft_labels(results.scale).conditions)],
-        ),
-        section(
-            "Two reasons at once",
-            [
-                substitutes.table(
-                    results,
-                    [ensembling.two_stores(results.scale), ensembling.with_head(results.scale)],
-                )
-            ],
-        ),
-    ]
-
-
-def baselines_part(results: Results) -> list[Block]:
-    """Table 1 at each of the three temperatures."""
-    found: list[Block] = []
-    for field, at in FIELDS.items():
-        table = tables.baselines_table(results, field)
-        found += [f"With {at}:", table] if table.rows else []
-    return found
-
-
-def sizes_part(results: Results) -> list[Block]:
-    """How large the store is."""
-    drawn: list[Block] = [figures.sizes(results, field) for field in ("one_tau", "own_tau")]
-    table = tables.sizes_table(results)
-    return [*drawn, _PROBED, table] if table.rows else drawn
-
-
-def peaky_part(results: Results) -> list[Block]:
-    """Perplexity against τ."""
-    drawn: list[Block] = [
-        figures.temperatures(results, fraction) for fraction in (results.scale.small, 1.0)
-    ]
-    table = tables.temperatures_table(results)
-    return [*drawn, _UNITS, table] if table.rows else []
-
-
-def words_part(results: Results) -> list[Block]:
-    """Appendix D."""
-    (row,) = words_recipe.experiment(results.scale).conditions
-    assert isinstance(row, WordTypes)
-    drawn = (
-        figures.words(results, row, attribute) for attribute in ("length", "forward", "backward")
+def _paper_section(results: Results, findings: Findings, section: PaperSection) -> Section:
+    of_group = findings.groups[section.group]
+    about = [f for f in of_group if f.claim.source in section.sources]
+    claims = topics_table(findings, topics(about))
+    drawn = {
+        "sizes": figures.sizes_figure,
+        "temperatures": figures.temperatures_figure,
+        "ensembles": figures.ensembles_figure,
+    }
+    blocks: list[Block] = [settings_table(results, section.label), claims]
+    if section.figure:
+        blocks = [*_some(drawn[section.figure](results)), *blocks]
+    if not any(isinstance(block, Table) and block.rows for block in blocks):
+        return _section(section.title, [])
+    links = ", ".join(f"`csv/{name}.csv`" for name in section.experiments)
+    return _section(
+        section.title, [*blocks, Paragraph(f"Everything that was measured for it: {links}.")]
     )
-    return [f for f in drawn if f is not None]
 
 
-def regimes_part(results: Results) -> list[Block]:
-    """When each reason holds."""
-    drawn = (regimes.progress(results), regimes.width(results))
-    return [*(f for f in drawn if f is not None), regimes.table(results)]
+def _of_group(findings: Findings, group: Group) -> Table:
+    return topics_table(findings, topics(findings.groups[group]))
 
 
-def sceptic_part(results: Results, found: Findings) -> list[Block]:
-    """How many neighbours, which approximation, fewer dimensions."""
-    scale = results.scale
-    rows = [r for r in sceptic.neighbor_counts(scale).conditions if isinstance(r, NeighborCounts)]
-    whole = [r for r in sceptic.full_datastore(scale).conditions if isinstance(r, FullDatastore)]
-    arm = paper_retrieval(scale)
-    indexes = [(f"{f}, {n} probed", replace(arm, factory=f, nprobe=n)) for f, n in scale.factories]
-    indexes += [("the paper's kind of index", arm), ("exact", exactly(arm))]
-    reduced = [
-        (f"{w} principal components, exact", replace(exactly(arm), width=w))
-        for w in results.scale.components
-    ]
-    return [
-        findings_table(measured(found.sceptic)),
-        figures.neighbours(results, rows, whole),
-        tables.counts_table(results, rows, whole),
-        figures.approximations(results),
-        tables.arms_table(results, [*indexes, *reduced]),
-    ]
+def _beyond(findings: Findings) -> list[Block]:
+    """Which components have nine tenths of the gain, and what neighbors add to them."""
+    wanted = topics(findings.groups["beyond"])
+    table = topics_table(findings, wanted)
+    return [table, Paragraph("Shares with intervals: `csv/shares.csv`.")] if table.rows else []
 
 
-def audit_part(results: Results, found: Findings) -> list[Block]:
-    """Confounds, one by one."""
-    return [
-        "F7: which of the paper's conclusions, drawn at one τ for all, survive when every arm has "
-        "its own τ. The "
-        "paper's τ = 1 was near the best for its own arm and not for others; here that best τ is "
-        "another number, so "
-        "both are shown.",
-        survival_table(found.paper),
-        words.counts(found.audit),
-        findings_table(measured(found.audit)),
-        "F1: zero rows.",
-        tables.arms_table(results, _named(zeros(results.scale), "zeros")),
-        "F4: the sign of ffn with IP.",
-        tables.arms_table(results, _named(sign(results.scale), "")),
-        "F6: precision of real scores.",
-        tables.arms_table(results, _named(precision(results.scale), "")),
-        "The layer or its LayerNorm.",
-        tables.arms_table(results, tables.norm_arms(results.scale)),
-        "F2 and F3: where λ comes from, and perplexity per token or per word. The latter is the "
-        "former to the power of "
-        "the tokens in a word, so every comparison keeps its direction; only its size differs.",
-        tables.units_table(results),
-    ]
+def _regimes(results: Results) -> list[Block]:
+    table = regimes_table(results)
+    return [*figures.regimes_figures(results), table] if table.rows else []
 
 
-def _named(recipe: Experiment, field: str) -> list[tuple[str, Any]]:
-    arms = [r.retrieval for r in recipe.conditions if isinstance(r, KNN)]
-    extra = (lambda a: f", {getattr(a, field):.0%} {field}") if field else (lambda _: "")
-    named = [(f"{a.state} {a.metric.upper()}, {tables.setting(a)}{extra(a)}", a) for a in arms]
-    return [(name if arm.lm == "main" else f"{arm.lm}: {name}", arm) for name, arm in named]
+def _lms_table(results: Results) -> Table:
+    """Every LM and checkpoint that neighbors were measured for."""
+    names = (
+        "LM",
+        "parameters",
+        "update",
+        "training perplexity",
+        "validation perplexity",
+        "test perplexity",
+        "calibrated",
+        "softmax temperature",
+        "unigram share",
+    )
+    rows = {}
+    for condition in results.of_kind(KNN):
+        measured = results.measurement(condition)
+        lm, base = measured.lm, measured.base
+        update = "" if lm.step is None else f"{lm.step:,} of {lm.steps:,}"
+        rows[condition.lm] = tuple(
+            map(
+                Cell,
+                (
+                    condition.lm.name,
+                    f"{lm.parameters / 1e6:.2f}M",
+                    update,
+                    "" if lm.train_ppl is None else f"{lm.train_ppl:.1f}",
+                    "" if lm.valid_ppl is None else f"{lm.valid_ppl:.1f}",
+                    f"{base.ppl:.1f}",
+                    f"{base.calibrated_ppl:.1f}",
+                    f"{base.calibrated_temperature:.2f}",
+                    f"{base.calibrated_share:.3f}",
+                ),
+            )
+        )
+    ordered = tuple(rows[lm] for lm in sorted(rows, key=str))
+    return Table(tuple(Column(name) for name in names), ordered)
+
+
+def scope(results: Results) -> str:
+    """What was run, in a paragraph; empty where the main condition is missing."""
+    measured = results.find(KNN(exactly(paper_retrieval(results.scale))))
+    if measured is None:
+        return ""
+    base, portions = measured.base, results.scale.portions
+    source = f"its first {portions.documents} articles" if portions.documents else "all of it"
+    return (
+        f"Text: {results.scale.text}, {source}. The LMs are trained on "
+        f"{measured.lm.train_tokens or 0:,} tokens, which are also the datastore "
+        f"({measured.entries:,} entries). λ and τ are tuned on {base.valid_tokens:,} tokens of the "
+        f"validation text; everything is reported on {base.tokens:,} tokens of the test text, as "
+        f"many as {base.words:,} words, in {len(measured.documents.tokens)} documents. "
+        f"k = {results.scale.k:,}."
+    )

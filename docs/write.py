@@ -1,0 +1,155 @@
+"""Writes README.md and docs/why.md from docs/templates: a person wrote the sentences, records give
+the numbers. `make docs` runs it, a test checks it.
+
+A template calls functions of `Numbers`. `holds(ID)` and `does_not_hold(ID)` give a change and fail
+where the verdict is another one, so that no sentence outlives its finding.
+"""
+
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from knnlm.experiments.base_lms import Checkpoint
+from knnlm_paper.claims import all_findings
+from knnlm_paper.claims.claim import CALIBRATED
+from knnlm_paper.claims.shares import share_of_gain
+from knnlm_paper.conditions import KNN
+from knnlm_paper.experiments.clusters import clusters_of
+from knnlm_paper.report.changes import percent, with_interval
+from knnlm_paper.report.messages import title
+from knnlm_paper.report.regimes import Regime, all_regimes
+from knnlm_paper.results import Results
+from knnlm_paper.retrieval import exactly, paper_retrieval
+
+ROOT = Path(__file__).parents[1]
+TEMPLATES = ROOT / "docs" / "templates"
+WRITTEN = {"why.md": ROOT / "docs" / "why.md"}
+
+
+class Numbers:
+    """What a template may say of the laptop results."""
+
+    def __init__(self, results: Results) -> None:
+        self.results, self.findings = results, all_findings(results)
+        self.knn = KNN(exactly(paper_retrieval(results.scale)))
+
+    @cached_property
+    def regimes(self) -> list[Regime]:
+        """Every LM and stage that was measured."""
+        return all_regimes(self.results)
+
+    def expect(self, claim_id: str, verdict: str) -> str:
+        """Fail where the verdict of a claim is another one."""
+        if (found := self.findings[claim_id].verdict) != verdict:
+            raise ValueError(f"the text relies on '{claim_id}': {verdict}, but it is: {found}")
+        return ""
+
+    def per_token(self, claim_id: str) -> str:
+        """A change per token with its interval."""
+        return with_interval(self.findings[claim_id].per_token)
+
+    def per_word(self, claim_id: str) -> str:
+        """A change per word with its interval."""
+        return with_interval(self.findings[claim_id].per_word)
+
+    def holds(self, claim_id: str) -> str:
+        """A change per token of a claim that holds."""
+        return self.expect(claim_id, "holds") + self.per_token(claim_id)
+
+    def does_not_hold(self, claim_id: str) -> str:
+        """A change per token of a claim that does not hold."""
+        return self.expect(claim_id, "does not hold") + self.per_token(claim_id)
+
+    def paper(self, claim_id: str) -> str:
+        """The paper's own change per word."""
+        effect = self.findings[claim_id].claim.paper
+        assert effect is not None, claim_id
+        return percent(1 / (1 + effect) - 1)
+
+    def regime(self, lm: str, step: int | None) -> Regime:
+        """One LM at one stage."""
+        return next(r for r in self.regimes if r.lm == Checkpoint(lm, step))
+
+    def calibration(self, lm: str, step: int | None) -> str:
+        """What calibration changes in one LM, per token."""
+        return percent(self.regime(lm, step).calibration)
+
+    def neighbors(self, lm: str, step: int | None, calibrated: bool = False) -> str:
+        """What neighbors change in one LM, per token."""
+        regime = self.regime(lm, step)
+        finding = regime.over_calibrated if calibrated else regime.neighbors
+        return percent(finding.per_token.value)
+
+    def none_ahead(self, effect: str) -> str:
+        """Fail where an effect is surely below zero in some LM."""
+        ahead = [r.label for r in self.regimes if getattr(r, effect).per_token.high < 0]
+        if ahead:
+            raise ValueError(f"the text relies on no LM being ahead, but {ahead} are")
+        return ""
+
+    def only_ahead(self, effect: str, lm: str, step: int | None) -> str:
+        """Fail unless an effect is surely below zero in this LM alone."""
+        ahead = [r.lm for r in self.regimes if getattr(r, effect).per_token.high < 0]
+        if ahead != [Checkpoint(lm, step)]:
+            raise ValueError(f"the text relies on {lm} at {step} alone being ahead, not {ahead}")
+        return ""
+
+    def share(self, state: Any) -> str:
+        """The share of the neighbors' gain over the calibrated LM that clusters have."""
+        component = clusters_of(state, self.results.scale.learning.clusters[0])
+        at = CALIBRATED
+        share = share_of_gain(
+            self.results, self.results.seeds(component), self.knn, at.point, at.base
+        )
+        value, low, high = (f"{100 * number:.0f}" for number in share)
+        return f"{value} % ({low} to {high} %)"
+
+    def context(self) -> dict[str, Any]:
+        """What a template can name."""
+        scale = self.results.scale
+        methods: list[Callable[..., str]] = [
+            self.expect,
+            self.per_word,
+            self.per_token,
+            self.holds,
+            self.does_not_hold,
+            self.paper,
+            self.calibration,
+            self.neighbors,
+            self.none_ahead,
+            self.only_ahead,
+            self.share,
+        ]
+        return {
+            **{method.__name__: method for method in methods},
+            "scale": scale,
+            "main": self.results.measurement(self.knn),
+            "regimes": self.regimes,
+            "other_indexes": len(scale.factories),
+            "clusters": scale.clusters("main", scale.learning.clusters[0]),
+            "figure_title": lambda name: title(self.results, name),
+            "ppl": lambda value: f"{value:.1f}",
+            "decimal": lambda value: f"{value:.1f}",
+            "thousands": lambda value: f"{value:,}",
+            "millions": lambda value: f"{value / 1e6:.1f}",
+        }
+
+
+def written(name: str, numbers: Numbers | None = None) -> str:
+    """The text of one document."""
+    numbers = numbers or Numbers(Results.open(ROOT / "docs" / "results" / "laptop"))
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+    return environment.get_template(name).render(numbers.context())
+
+
+if __name__ == "__main__":
+    for template, file in WRITTEN.items():
+        file.write_text(written(template), encoding="utf-8")

@@ -1,0 +1,52 @@
+"""How findings are written: changes of perplexity, minus is better, and verdicts."""
+
+import math
+
+from knnlm.formats import NBSP, signed
+from knnlm.report.document import Cell, Tone
+from knnlm_paper.claims import Change, Finding
+
+TONES: dict[str, Tone] = {
+    "holds": "good",
+    "does not hold": "bad",
+    "undecided": "open",
+    "no question": "open",
+    "not measured": "open",
+}
+
+
+def percent(value: float, digits: int = 1) -> str:
+    """A share as a signed percentage, with a real minus."""
+    return f"{signed(100 * value, digits)}{NBSP}%"
+
+
+def interval(change: Change, digits: int = 1) -> str:
+    """Both ends of an interval, as in `−1.2 to +0.3 %`."""
+    low, high = (signed(100 * end, digits) for end in (change.low, change.high))
+    return f"{low} to {high}{NBSP}%"
+
+
+def with_interval(change: Change, digits: int = 1) -> str:
+    """A change with its interval, as in `−6.3 % (−7.5 to −5.2 %)`."""
+    return f"{percent(change.value, digits)} ({interval(change, digits)})"
+
+
+def change_cell(finding: Finding | None) -> Cell:
+    """The change of perplexity per word that a finding is, or its slope; empty where it was not
+    measured."""
+    if finding is None or math.isnan(finding.effect):
+        return Cell("")
+    if finding.claim.unit == "slope":
+        ends = f"{signed(finding.low, 4)} to {signed(finding.high, 4)}"
+        return Cell(signed(finding.effect, 4), ends)
+    return Cell(percent(finding.per_word.value), interval(finding.per_word))
+
+
+def verdict_cell(finding: Finding) -> Cell:
+    """A verdict in its color."""
+    return Cell(finding.verdict, tone=TONES[finding.verdict])
+
+
+def paper_change(effect: float | None) -> str:
+    """The paper's effect as a change of perplexity per word; empty where it prints none."""
+    return "" if effect is None else percent(1 / (1 + effect) - 1)
