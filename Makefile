@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 OUT ?= demo
 
-.PHONY: demo test unit lint format readme clean
+.PHONY: demo test unit lint format docs clean
 
 demo: $(STAMP)
 	$(BIN)/knnlm demo --out $(OUT)
@@ -36,10 +36,9 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $(STAMP)
 
-# The answer in the README, from the records of the laptop run; the tree, from the declared layers.
-readme: $(STAMP)
-	$(BIN)/python docs/readme.py
-	$(BIN)/python docs/tree.py
+# README.md and docs/why.md: sentences from docs/templates, numbers from records.
+docs: $(STAMP)
+	$(BIN)/python docs/write.py
 
 clean:
 	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,11 +1,10 @@
-"""Writes the table of rooms into README.md: `make readme` runs it, a test checks it.
+"""The rooms of the code for README.md, which docs/write.py writes.
 
 The rooms and their order are the layers declared in pyproject.toml; what a room does is the first
 sentence of its docstring. Only the symbols are written here.
 """
 
 import ast
-import re
 import tomllib
 from pathlib import Path
 
@@ -21,7 +20,6 @@ SYMBOLS = {
     "evaluation": "λ",
     "training": "Ŵ",
 }
-_MARKED = re.compile(r"(<!-- tree: [^>]*-->\n).*?(<!-- end of tree -->)", re.DOTALL)
 
 
 def rooms() -> list[str]:
@@ -33,24 +31,19 @@ def rooms() -> list[str]:
 
 
 def tree() -> str:
-    """Return the table of rooms in Markdown."""
+    """Return the rooms, one a line: name, symbol, what it holds. Single files that only help others
+    are left out."""
     names = rooms()
     if missing := SYMBOLS.keys() - set(names):
         raise ValueError(f"symbols of rooms that pyproject.toml does not declare: {missing}")
-    lines = ["| symbol | room | content |", "|---|---|---|"]
+    lines = []
     for name in names:
         file = _file(name)
-        shown = f"{name}/" if file.name == "__init__.py" else file.name
-        lines.append(f"| {SYMBOLS.get(name, '')} | `{shown}` | {_first_sentence(file, name)} |")
+        is_room = file.name == "__init__.py"
+        if is_room or name in SYMBOLS:
+            shown = f"{name}/" if is_room else file.name
+            lines.append(f"{shown:15} {SYMBOLS.get(name, ''):10} {_first_sentence(file, name)}")
     return "\n".join(lines)
-
-
-def with_tree(text: str) -> str:
-    """Return a README's text with the table of rooms as it is now."""
-    updated, count = _MARKED.subn(lambda marks: f"{marks[1]}\n{tree()}\n\n{marks[2]}", text)
-    if count != 1:
-        raise ValueError(f"the README has {count} places for the tree: mark one by two comments")
-    return updated
 
 
 def _file(room: str) -> Path:
@@ -64,9 +57,4 @@ def _first_sentence(file: Path, room: str) -> str:
     sentence = " ".join(docstring.split("\n\n")[0].split()).split(". ")[0].removesuffix(".")
     if room in SYMBOLS and sentence.startswith(SYMBOLS[room]):
         sentence = sentence.partition(": ")[2]
-    return sentence[:1].upper() + sentence[1:].replace("|", r"\|")
-
-
-if __name__ == "__main__":
-    readme = ROOT / "README.md"
-    readme.write_text(with_tree(readme.read_text(encoding="utf-8")), encoding="utf-8")
+    return sentence[:1].upper() + sentence[1:]

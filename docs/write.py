@@ -5,6 +5,8 @@ A template calls functions of `Numbers`. `holds(ID)` and `does_not_hold(ID)` giv
 where the verdict is another one, so that no sentence outlives its finding.
 """
 
+import json
+import sys
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +15,7 @@ from typing import Any
 import jinja2
 
 from knnlm.experiments.base_lms import Checkpoint
-from knnlm_paper.claims import all_findings
+from knnlm_paper.claims import Change, all_findings
 from knnlm_paper.claims.claim import CALIBRATED
 from knnlm_paper.claims.shares import share_of_gain
 from knnlm_paper.conditions import KNN
@@ -25,8 +27,11 @@ from knnlm_paper.results import Results
 from knnlm_paper.retrieval import exactly, paper_retrieval
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+from docs.tree import tree  # noqa: E402 - found from the folder above
+
 TEMPLATES = ROOT / "docs" / "templates"
-WRITTEN = {"why.md": ROOT / "docs" / "why.md"}
+WRITTEN = {"README.md": ROOT / "README.md", "why.md": ROOT / "docs" / "why.md"}
 
 
 class Numbers:
@@ -134,8 +139,38 @@ class Numbers:
             "ppl": lambda value: f"{value:.1f}",
             "decimal": lambda value: f"{value:.1f}",
             "thousands": lambda value: f"{value:,}",
+            "tree": tree(),
+            "demo_table": demo_table(),
+            "disk": disk,
             "millions": lambda value: f"{value / 1e6:.1f}",
         }
+
+
+def demo_table() -> str:
+    """The four numbers of the best condition of the committed demo."""
+    best = json.loads((ROOT / "docs" / "results" / "demo.json").read_text())["best"]
+    lines = [
+        ("LM", best["base_ppl"], ""),
+        ("LM with neighbors", best["interp_ppl"], _ratio(best, "")),
+        ("calibrated LM", best["calibrated_ppl"], ""),
+        (
+            "calibrated LM with neighbors",
+            best["calibrated_interp_ppl"],
+            _ratio(best, "calibrated_"),
+        ),
+    ]
+    rows = [f"| {name} | {value:.1f} | {change} |" for name, value, change in lines]
+    return "\n".join(["| | perplexity | change (95 % interval) |", "|---|---:|---|", *rows])
+
+
+def _ratio(best: dict[str, Any], prefix: str) -> str:
+    low, high = (end - 1 for end in best[f"{prefix}ratio_ci95"])
+    return with_interval(Change(best[f"{prefix}ratio"] - 1, low, high))
+
+
+def disk(width: int) -> str:
+    """Disk for a million entries: att and ffn in fp16, and three numbers of four bytes."""
+    return f"{(2 * 2 * width + 3 * 4) / 1000:.1f} GB"
 
 
 def written(name: str, numbers: Numbers | None = None) -> str:

@@ -1,113 +1,138 @@
-"""What the README shows really runs, from an empty folder."""
+"""What the README shows really runs, from an empty folder, and what it says is so."""
 
+import json
 import re
 import shlex
-import shutil
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from docs.write import WRITTEN, Numbers, disk, written
 
 from knnlm.cli.main import run
+from knnlm.datastore.table import ColumnType
 from knnlm.models.load import LanguageModel, load_model
+from knnlm_paper.results import Results
+from tests.conftest import prose
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
+MODEL = "HuggingFaceTB/SmolLM2-135M"
 
 
 def block(marker: str) -> str:
-    found = re.search(rf"<!-- {marker}: run by tests -->\n```\w+\n(.*?)```", README, re.DOTALL)
-    assert found, marker
-    return found[1]
+    match = re.search(rf"<!-- {marker}: run by tests -->\n```\w+\n(.*?)```", README, re.DOTALL)
+    assert match, marker
+    return match[1]
 
 
 @pytest.fixture
-def short_embedded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """An empty folder, and the beginning of each embedded document only: the commands are tested,
-    not the waiting."""
-    import knnlm.text.python_docs as embedded
+def documents(tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder `docs` of many files, and a tiny model instead of the one on the hub."""
+    (tmp_path / "docs").mkdir()
+    for number in range(40):
+        (tmp_path / "docs" / f"{number}.txt").write_text(prose(number, 60))
 
-    real = embedded._documents()
-    short = tuple(d._replace(text=d.text[:150]) for d in real)
-    monkeypatch.setattr(embedded, "_documents", lambda: short)
+    def load_tiny(name: str, **options: object) -> LanguageModel:
+        assert name in (MODEL, str(tiny_model))
+        return load_model(tiny_model)
+
+    monkeypatch.setattr("knnlm.api.datastore.load_model", load_tiny)
+    monkeypatch.setattr("knnlm.api.choices.load_model", load_tiny)
     monkeypatch.chdir(tmp_path)
 
 
 @pytest.mark.pipeline
-@pytest.mark.usefixtures("short_embedded")
+@pytest.mark.usefixtures("documents")
 def test_the_commands_run_as_they_stand(capsys: pytest.CaptureFixture[str]) -> None:
-    commands = [line.partition("#")[0].strip() for line in block("commands").splitlines()]
-    assert len(commands) >= 7
-    for command in commands:
-        words = shlex.split(command)
+    commands = [shlex.split(line) for line in block("commands").splitlines()]
+    assert len(commands) == 4
+    for words in commands:
         assert words[0] == "knnlm"
         assert run(words[1:]) == 0, capsys.readouterr().err
 
 
 @pytest.mark.pipeline
-def test_the_example_runs_as_it_stands(
-    tmp_path: Path,
-    tiny_model: Path,
-    texts: dict[str, Path],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """With a tiny model instead of the one on the hub, in a folder that has the texts it names."""
-    (tmp_path / "docs").mkdir()
-    shutil.copy(texts["train"], tmp_path / "docs")
-    for split in ("valid", "test"):
-        shutil.copy(texts[split], tmp_path / f"{split}.txt")
-
-    def load_tiny(name: str, **options: object) -> LanguageModel:
-        assert name == "HuggingFaceTB/SmolLM2-135M"
-        return load_model(tiny_model)
-
-    monkeypatch.setattr("knnlm.api.datastore.load_model", load_tiny)
-    monkeypatch.chdir(tmp_path)
+@pytest.mark.usefixtures("documents")
+def test_the_example_runs_as_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
     exec(compile(block("example"), "README.md", "exec"), {})
     output = capsys.readouterr().out
     assert re.search(r"calibrated LM +[\d,.]+  [−+]?[\d.]+", output)
     assert re.search(r"P [\d.]+ +LM [\d.]+ +kNN [\d.]+", output)
-    assert "train.txt" in output
+    assert re.search(r"\(\d+\.txt\)", output)
 
 
-@pytest.mark.pipeline
-def test_the_answer_is_what_the_committed_records_say() -> None:
-    from docs.readme import with_answer
-
-    assert with_answer(README) == README, "run 'make readme'"
-    with pytest.raises(ValueError, match="0 places for the answer"):
-        with_answer("# knnlm")
+@pytest.fixture(scope="module")
+def numbers() -> Numbers:
+    return Numbers(Results.open(ROOT / "docs" / "results" / "laptop"))
 
 
-def test_the_tree_is_what_the_declared_layers_and_the_docstrings_say() -> None:
-    from docs.tree import rooms, with_tree
-
-    assert with_tree(README) == README, "run 'make readme'"
-    listed = re.findall(r"^\| [^|]* \| `(\w+)(?:/|\.py)` \|", README, re.MULTILINE)
-    assert listed == rooms()
-    with pytest.raises(ValueError, match="0 places for the tree"):
-        with_tree("# knnlm")
+@pytest.mark.parametrize("name", WRITTEN)
+def test_written_documents_are_what_templates_and_records_say(name: str, numbers: Numbers) -> None:
+    assert written(name, numbers) == WRITTEN[name].read_text(), "run 'make docs'"
 
 
-def test_the_prediction_looked_at_is_one_of_the_guide() -> None:
-    shown = re.search(r"```text\n(⟦.*?)```", README, re.DOTALL)
-    assert shown
-    assert shown[1] in (ROOT / "docs" / "adapt.md").read_text()
-    lm, knn = (float(x) for x in re.findall(r"(?:LM|kNN) (0\.\d+)", shown[1])[:2])
-    said = re.search(r"λ = (0\.\d+): (0\.\d+) · (0\.\d+) \+ (0\.\d+) · (0\.\d+) = (0\.\d+)", README)
-    assert said
-    lam, rest, a, again, b, total = (float(x) for x in said.groups())
-    assert rest == pytest.approx(1 - lam)
-    assert (a, again, b) == (lm, lam, knn)
-    assert total == pytest.approx((1 - lam) * lm + lam * knn, abs=1e-3)
-    assert f"P {total}" in shown[1]
+def test_a_sentence_does_not_outlive_its_finding(numbers: Numbers) -> None:
+    with pytest.raises(ValueError, match="relies on 'att-beats-ffn@own-tau': holds, but it is"):
+        numbers.holds("att-beats-ffn@own-tau")
+    with pytest.raises(ValueError, match="relies on no LM being ahead"):
+        numbers.none_ahead("over_calibrated")
+    with pytest.raises(ValueError, match="alone being ahead"):
+        numbers.only_ahead("over_calibrated", "main", 100)
+    with pytest.raises(Exception, match="did you mean 'att-beats-ffn@own-tau'"):
+        numbers.per_token("att-beat-ffn@own-tau")
 
 
-def test_the_table_is_what_the_committed_run_says() -> None:
-    import json
+def prose_of(text: str) -> str:
+    """A document without its code blocks."""
+    return re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
 
-    from knnlm.report.markdown import table
-    from knnlm.report.records import demo_table
 
-    record = json.loads((ROOT / "docs" / "results" / "demo.json").read_text())
-    assert table(demo_table(record)) in README
+@pytest.mark.parametrize(("name", "most"), [("README.md", 900), ("why.md", 1200)])
+def test_documents_are_short(name: str, most: int) -> None:
+    assert len(prose_of(WRITTEN[name].read_text()).split()) <= most
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_no_sentence_has_more_than_three_numbers(name: str) -> None:
+    text = prose_of(WRITTEN[name].read_text())
+    text = re.sub(r"\]\([^)]*\)|^\|.*$|<[^>]*>", "", text, flags=re.MULTILINE)
+    for sentence in re.split(r"(?<=[.:;])\s", text):
+        assert len(re.findall(r"(?<![\w-])[−+]?\d[\d,.]*", sentence)) <= 3, sentence
+
+
+def test_the_picture_shows_what_the_equation_gives() -> None:
+    shown: dict[str, Any] = json.loads((ROOT / "docs/images/explained.json").read_text())
+    import math
+
+    token, lam = shown["token"], shown["lambda"]
+    lm, knn, mixed = (math.exp(token[f"{name}_logprob"]) for name in ("lm", "component", "mixed"))
+    assert mixed == pytest.approx((1 - lam) * lm + lam * knn, rel=1e-3)
+    assert token["neighbors"][0]["is_target"]
+
+
+def test_disk_is_what_the_columns_of_an_entry_take() -> None:
+    columns = [ColumnType("<f2", 576), ColumnType("<f2", 576), *[ColumnType("<i4", 0)] * 3]
+    import numpy as np
+
+    size = sum(np.dtype(c.dtype).itemsize * max(1, c.width) for c in columns)
+    assert disk(576) == f"{size / 1000:.1f} GB"
+
+
+def test_links_lead_somewhere() -> None:
+    for file in WRITTEN.values():
+        for link in re.findall(r"(?:\]\(|src=\"|srcset=\")([^)\"#]+)", file.read_text()):
+            assert link.startswith("https://") or (file.parent / link).exists(), link
+
+
+def test_reading_results_and_writing_documents_need_no_model_library() -> None:
+    code = (
+        "import sys; from docs.write import written; written('why.md'); "
+        "print([m for m in ('torch', 'transformers', 'faiss', 'datasets') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
