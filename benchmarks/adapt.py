@@ -1,12 +1,13 @@
 """A datastore of a real model and a folder: perplexities with the control, and speed with and
 without retrieval, in one run.
 
-    .venv/bin/python benchmarks/adapt.py STORE --name NAME --model MODEL --text TEXT
+    .venv/bin/python benchmarks/adapt.py STORE --name NAME --model MODEL --text TEXT [--speed]
                                          [--into docs/results/adapt.json]
 
-STORE was built with --split. Tunes and evaluates on the other parts of its text, generates the same
-number of tokens with the base LM and with the kNN-LM in turn, and builds a datastore of a part of
-the test text in turn with bare passes of the model's body over the same windows. Medians of ratios.
+STORE was built with --split. Tunes and evaluates on the other parts of its text. With --speed, on a
+quiet machine, it also generates the same number of tokens with the base LM and with the kNN-LM in
+turn, and builds a datastore of a part of the test text in turn with bare passes of the model's body
+over the same windows. Medians of ratios.
 The record goes into the JSON under NAME; docs/adapt.md shows it. MODEL and TEXT say in words what
 was measured.
 """
@@ -101,6 +102,7 @@ def main() -> None:
     parser.add_argument("--name", required=True)
     parser.add_argument("--model", required=True)
     parser.add_argument("--text", required=True)
+    parser.add_argument("--speed", action="store_true")
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--build-characters", type=int, default=40_000)
@@ -132,14 +134,14 @@ def main() -> None:
         "tune_seconds": round(tuning, 1),
         "eval_seconds": round(evaluating, 1),
     }
-    test = own_text(store.entries).open("test")
-    prompt = next(iter(test)).text[:400]
-    record |= generation(model, prompt, given.tokens, given.repeats)
-    record |= building(
-        store.model, store.entries, Excerpts(test, given.build_characters), given.repeats
-    )
+    if given.speed:
+        test = own_text(store.entries).open("test")
+        prompt = next(iter(test)).text[:400]
+        record |= generation(model, prompt, given.tokens, given.repeats)
+        text = Excerpts(test, given.build_characters)
+        record |= building(store.model, store.entries, text, given.repeats)
+        record["repeats"] = given.repeats
     record |= {
-        "repeats": given.repeats,
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
         "knnlm": knnlm.__version__,

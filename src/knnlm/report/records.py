@@ -56,25 +56,20 @@ def adapt_table(record: Mapping[str, Mapping[str, Any]]) -> Table:
 
 
 def adapt_sizes_table(record: Mapping[str, Mapping[str, Any]]) -> Table:
-    """Of the same runs: how large they were, what was fitted, and how fast they generate."""
+    """Of the same runs: how large they were, and what was fitted."""
     return _table(
-        "base LM | text | entries | test tokens | λ | softmax temperature | unigram share | "
-        "generation | with kNN | build / bare passes",
+        "base LM | text | documents | entries | test tokens | λ | softmax temperature | "
+        "unigram share",
         [
             (
                 run["model"],
                 run["text"],
+                count(run["documents"]),
                 count(run["entries"]),
                 count(run["tokens"]),
                 significant(run["lambda"]),
                 significant(run["softmax_temperature"]),
                 percent(run["unigram_share"]),
-                f"{run['base_tokens_per_second']:.1f} tokens/s",
-                Cell(
-                    f"{run['knn_tokens_per_second']:.1f} tokens/s",
-                    f"{percent(run['speed_kept'])} of it",
-                ),
-                percent(run["build_kept"]),
             )
             for run in record.values()
         ],
