@@ -22,22 +22,13 @@ from knnlm.text.tokenizer import joined_tokens
 from knnlm.text.windows import cut_windows
 from knnlm.training.language_model import RECORD
 from knnlm.training.soft_targets import soft_targets
-from knnlm_paper.conditions import KNN, Ensemble, Reachability, TokenList
+from knnlm_paper.conditions import KNN, Ensemble, TokenList
 from knnlm_paper.conditions.ensemble.condition import FACTORS
-from knnlm_paper.conditions.place_in_text import (
-    Dependence,
-    PlaceInTextMeasurement,
-    Quantities,
-    Third,
-    Thirds,
-)
 from knnlm_paper.conditions.place_in_text.places import (
     context_lengths,
     correlation,
     quantities_by_place,
 )
-from knnlm_paper.conditions.reachability import ReachabilityMeasurement
-from knnlm_paper.experiments import ruled_out
 from knnlm_paper.experiments.ensembling import two_stores, with_lms, with_one
 from knnlm_paper.experiments.ruled_out import by_choice
 from knnlm_paper.measuring.base_lm import base_logs
@@ -49,13 +40,9 @@ from knnlm_paper.measuring.teaching import (
     teacher_point,
 )
 from knnlm_paper.measuring.workspace import PaperWorkspace
-from knnlm_paper.place_findings import place_findings, stolen_findings
-from knnlm_paper.report.hypotheses import hypotheses
-from knnlm_paper.report.words import outcome
 from knnlm_paper.retrieval import exactly, paper_retrieval
-from knnlm_paper.scales import SMOKE_SCALE, texts
+from knnlm_paper.scales import texts
 from tests.paper.conftest import Smoke
-from tests.paper.constructed import LM, results_of
 
 
 @pytest.fixture
@@ -300,41 +287,3 @@ def test_places_are_those_of_the_entries(many: Entries, lm: LanguageModel, tmp_p
     assert again.tokens == later.sum()
     assert again.correlation is not None
     assert again.correlation.r == pytest.approx(1 if len(set(seen[later])) > 1 else 0)
-
-
-def test_a_gain_that_grows_with_the_place_is_found_and_none_is_not() -> None:
-    def measurement(gain: float) -> PlaceInTextMeasurement:
-        rng = np.random.default_rng(0)
-        first, last = (
-            Third(tokens=(50.0,) * 30, sum=tuple(3 + grown + 0.1 * rng.normal(size=30)))
-            for grown in (0.0, gain)
-        )
-        thirds = Thirds(first=first, last=last)
-        same = Dependence(tokens=1500, correlation=None, ranges=(), thirds=thirds)
-        both = Quantities(loss=same, gain=same)
-        return PlaceInTextMeasurement(lm=LM, window=both, document=both)
-
-    conditions = ruled_out.location(SMOKE_SCALE).conditions
-    for gain, wanted in ((5.0, "does not hold"), (0.0, "holds")):
-        found = {
-            f.claim.name: f
-            for f in place_findings(results_of(dict.fromkeys(conditions, measurement(gain))))
-        }
-        f = found["what neighbours gain does not depend on the place in the document"]
-        assert f.verdict == wanted
-        assert f.effect == pytest.approx(np.expm1(gain / 50), abs=0.005)
-
-
-def test_a_word_that_cannot_be_chosen_is_no_small_effect() -> None:
-    measurement = ReachabilityMeasurement(
-        lm=LM, vocabulary=4096, unreachable=1, linear_programs=3, examples=("the",)
-    )
-    (f,) = stolen_findings(results_of({Reachability(): measurement}))
-    assert outcome(f) == "does not hold"
-
-
-def test_the_report_shows_every_hypothesis(smoke: Smoke) -> None:
-    text = (smoke.folder / "RESULTS.md").read_text()
-    table = text.split("## What it is not")[1].split("\n## ")[0]
-    assert table.count("\n| ") == 1 + len(hypotheses(smoke.results))
-    assert "nan" not in table
