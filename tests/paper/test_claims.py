@@ -260,6 +260,70 @@ def test_effects_of_committed_records_are_ratios_of_their_perplexities(
         assert (better_token.value < 0) == (better_word.value < 0) == (found.effect > 0)
 
 
+@pytest.mark.parametrize(
+    ("claim_id", "parts"),
+    [
+        (
+            "index-beats-exact@own-tau",
+            {
+                "index-neighbors-beat-exact-ones@own-tau": 1,
+                "exact-scores-beat-index-ones@own-tau": -1,
+            },
+        ),
+        (
+            "index-beats-exact@one-tau",
+            {
+                "index-neighbors-beat-exact-ones@one-tau": 1,
+                "index-scores-beat-exact-ones@one-tau": 1,
+            },
+        ),
+        (
+            "scores-matter-more-than-neighbors@one-tau",
+            {
+                "index-scores-beat-exact-ones@one-tau": 1,
+                "index-neighbors-beat-exact-ones@one-tau": -1,
+            },
+        ),
+        (
+            "neighbors-matter-more-than-scores@own-tau",
+            {
+                "index-neighbors-beat-exact-ones@own-tau": 1,
+                "exact-scores-beat-index-ones@own-tau": 1,
+            },
+        ),
+        (
+            "small-datastore-gains-more-from-an-index@own-tau",
+            {"index-beats-exact-small@own-tau": 1, "index-beats-exact@own-tau": -1},
+        ),
+        (
+            "att-lead-is-temperature",
+            {"att-beats-ffn@one-tau": 1, "att-beats-ffn@own-tau": -2},
+        ),
+        (
+            "index-lead-is-temperature",
+            {"index-beats-exact@one-tau": 1, "index-beats-exact@own-tau": -2},
+        ),
+        (
+            "zeros-hurt-exact-search-more@tau-1",
+            {"zeros-hurt-exact-search@tau-1": 1, "zeros-hurt-the-index@tau-1": -1},
+        ),
+        ("own-tau-beats-tau-1-exact", {"knn-helps-exact@own-tau": 1, "knn-helps-exact@tau-1": -1}),
+        ("l2-and-ip-differ-little@one-tau", {"ip-beats-l2@one-tau": 1}),
+        ("more-embeddings-are-worse@own-tau", {"more-embeddings-do-not-help-att@own-tau": -1}),
+    ],
+)
+def test_claims_about_the_same_add_up(
+    claim_id: str, parts: dict[str, int], findings: Findings
+) -> None:
+    check_sum(findings, claim_id, parts)
+
+
+def check_sum(findings: Findings, claim_id: str, parts: dict[str, int]) -> None:
+    """Effects are ratios, so their logarithms add up."""
+    total = sum(weight * np.log1p(findings[each].effect) for each, weight in parts.items())
+    assert np.log1p(findings[claim_id].effect) == pytest.approx(total, abs=1e-9)
+
+
 def test_deciding_needs_no_model_libraries() -> None:
     code = f"""
 import json, sys
@@ -328,13 +392,3 @@ def test_half_of_the_gain_is_what_the_claim_measures(smoke: Smoke) -> None:
     ]
     assert np.log1p(found.effect) == pytest.approx(gains[0] - HALF * gains[1], rel=1e-6)
     assert len(found.seeds) == smoke.scale.learning.seeds
-
-
-def test_tuning_does_not_lose_to_the_fixed_temperature_where_it_tunes(smoke: Smoke) -> None:
-    conditions = smoke.results.of_kind(KNN)
-    assert len(conditions) > 50
-    for condition in conditions:
-        r = smoke.results.measurement(condition)
-        assert r.own_tau.valid_ppl <= r.tau_1.valid_ppl, condition.name
-        assert r.own_tau.valid_ppl <= r.base.valid_ppl * (1 + 1e-9)
-        assert r.base.calibrated_valid_ppl <= r.base.valid_ppl * (1 + 1e-3)

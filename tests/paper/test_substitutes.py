@@ -39,6 +39,16 @@ def test_no_mixture_is_worse_on_validation_than_its_lm(smoke: Smoke) -> None:
         assert smoke.results.document_tokens(c) == smoke.results.document_tokens(knn)
 
 
+def test_tuning_does_not_lose_to_the_fixed_temperature_where_it_tunes(smoke: Smoke) -> None:
+    conditions = smoke.results.of_kind(KNN)
+    assert len(conditions) > 50
+    for condition in conditions:
+        r = smoke.results.measurement(condition)
+        assert r.own_tau.valid_ppl <= r.tau_1.valid_ppl, condition.name
+        assert r.own_tau.valid_ppl <= r.base.valid_ppl * (1 + 1e-9)
+        assert r.base.calibrated_valid_ppl <= r.base.valid_ppl * (1 + 1e-3)
+
+
 def test_a_combination_is_no_worse_on_validation_than_its_parts(smoke: Smoke) -> None:
     combined = smoke.results.of_kind(Combined)
     assert any(c.neighbors for c in combined)

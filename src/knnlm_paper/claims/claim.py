@@ -69,7 +69,8 @@ class Claim:
         sense: "more": Δ is above zero; "same": it is about zero; "no more": it is not above zero.
         margin: A smaller effect does not count; where the paper's own is small, half of that.
         given: Terms of the claim that must hold for this one to be a question.
-        unit: Whether an effect is a share of perplexity or a slope.
+        unit: Whether an effect is a relative change of perplexity, a slope, a relative difference
+            between two parts of the text, or a share of the vocabulary.
     """
 
     topic: str
@@ -81,7 +82,7 @@ class Claim:
     sense: Sense = "more"
     margin: float = MARGIN
     given: tuple[Term, ...] = ()
-    unit: Literal["%", "slope"] = "%"
+    unit: Literal["%", "slope", "difference", "share"] = "%"
 
     def __post_init__(self) -> None:
         if self.sense == "more" and self.paper is not None:

@@ -7,8 +7,8 @@ changes for each token.
                      "more"                        "same"              "no more"
     does not hold    interval below the margin     outside ± margin    else, where above zero
     holds            else, where above zero        within ± margin     below the margin
-    undecided        the interval allows both, or the seeds disagree about the sign
-    no question      another claim, on which this one stands (`given`), does not hold
+    undecided        the interval allows both; or it would hold, and the seeds disagree
+    no question      another claim, on which this one stands (`given`), is not known to hold
 
 The interval is a paired bootstrap over documents. Where a claim was measured for several seeds, of
 the LM or of what is learned from it, each document's Δ is averaged over them first; what varies
@@ -30,6 +30,9 @@ from knnlm.evaluation.bootstrap import bootstrap_means, interval_95
 from knnlm_paper.claims.claim import Claim, Term
 from knnlm_paper.results import Results
 
+_OTHER_TOKENS = (
+    "conditions of different test tokens cannot be compared: measure them again in another `out`"
+)
 Verdict = Literal["holds", "does not hold", "undecided", "no question", "not measured"]
 
 
@@ -136,6 +139,8 @@ def _effects(terms: Sequence[Term], results: Results) -> _Effects | None:
     if not measured:
         return None
     words, tokens = measured[0].words, measured[0].tokens
+    if any(not np.array_equal(each.tokens, tokens) for each in measured):
+        raise KnnlmError(_OTHER_TOKENS)
     pooled = np.mean([each.delta for each in measured], axis=0)
     low, high = np.expm1(interval_95(bootstrap_means(pooled, words)))
     return _Effects(
@@ -159,10 +164,7 @@ def _delta(terms: Sequence[Term], results: Results) -> _Delta | None:
     first = terms[0].condition
     counts = results.document_tokens(first)
     if any(results.document_tokens(term.condition) != counts for term in terms):
-        raise KnnlmError(
-            "conditions of different test tokens cannot be compared: measure them again in another "
-            "`out`"
-        )
+        raise KnnlmError(_OTHER_TOKENS)
     total = sum(
         term.weight * np.asarray(each, np.float64) for term, each in zip(terms, sums, strict=True)
     )

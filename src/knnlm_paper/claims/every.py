@@ -62,7 +62,8 @@ class Findings(Mapping[str, Finding]):
 
     def __getitem__(self, claim_id: str) -> Finding:
         if claim_id not in self._by_id:
-            raise unknown("claim", claim_id, list(self._by_id))
+            listed = "csv/findings.csv of a report lists all ids"
+            raise unknown("claim", claim_id, list(self._by_id), listed)
         return self._by_id[claim_id]
 
     def __contains__(self, claim_id: object) -> bool:

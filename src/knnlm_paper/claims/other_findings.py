@@ -60,6 +60,7 @@ def place_findings(results: Results) -> list[Finding]:
             source="appendix E.3",
             sense="same",
             margin=MARGIN,
+            unit="difference",
         )
         if not thirds:
             findings.append(not_measured(claim))
@@ -98,6 +99,7 @@ def reachable_findings(results: Results) -> list[Finding]:
             source="appendix E.4",
             sense="same",
             margin=0.0,
+            unit="share",
         )
         if row not in results:
             findings.append(not_measured(claim))

@@ -61,12 +61,17 @@ def recovers(scale: Scale, topic: str, name: str, row: Compared, share: float, a
     return Claim(
         topic=f"{topic}-has-{100 * share:.0f}-percent",
         at=at,
-        sentence=f"{name} has {share:.0%} of what neighbors gain.",
+        sentence=f"{name} {_verb(name)} {share:.0%} of what neighbors gain.",
         source="section 4.1" if from_the_paper else "beyond",
         margin=0.0,
         terms=gain(row, at) + times(-share, gain(knn, at)),
         given=gain(knn, at),
     )
+
+
+def _verb(name: str) -> str:
+    """Heads and clusters are several."""
+    return "have" if name[0].isdigit() or name.startswith("Learned heads") else "has"
 
 
 def _two_taus(
@@ -267,7 +272,7 @@ def _clusters(scale: Scale) -> list[Claim]:
     for state in STATES:
         for further in (False, True):
             clusters = clusters_of(state, size, further)
-            words = ", learned further," if further else ""
+            words = ", learned further," if further else ","
             claims += [
                 Claim(
                     topic=f"{'trained-' if further else ''}clusters-of-{state}-have-less-than-half",

@@ -36,6 +36,9 @@ def change_cell(finding: Finding | None) -> Cell:
     measured."""
     if finding is None or math.isnan(finding.effect):
         return Cell("")
+    if finding.claim.unit in ("difference", "share"):
+        plain = Change(finding.effect, finding.low, finding.high)
+        return Cell(percent(plain.value), interval(plain))
     if finding.claim.unit == "slope":
         ends = f"{signed(finding.low, 4)} to {signed(finding.high, 4)}"
         return Cell(signed(finding.effect, 4), ends)

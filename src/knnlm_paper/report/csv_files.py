@@ -110,15 +110,16 @@ def _changes(measurement: Mapping[str, Any]) -> Row:
 def _finding_rows(findings: Findings) -> Iterable[Row]:
     for group, members in findings.groups.items():
         for finding in members:
-            claim, slope = finding.claim, finding.claim.unit == "slope"
-            word = (finding.effect, finding.low, finding.high) if slope else finding.per_word
-            token = ("", "", "") if slope else finding.per_token
+            claim, other = finding.claim, finding.claim.unit != "%"
+            word = (finding.effect, finding.low, finding.high) if other else finding.per_word
+            token = ("", "", "") if other else finding.per_token
             yield {
                 "id": claim.id,
                 "claim": claim.statement,
                 "source": claim.source,
                 "group": group,
                 "verdict": finding.verdict,
+                "unit": claim.unit,
                 "change_per_word": word[0],
                 "low": word[1],
                 "high": word[2],

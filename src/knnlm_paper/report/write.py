@@ -81,7 +81,7 @@ def render(results: Results, findings: Findings) -> dict[str, str]:
 
 
 def _shown(finding: Finding) -> str:
-    if finding.claim.unit == "slope":
+    if finding.claim.unit != "%":
         return f"{finding.effect:+.4f}"
     return with_interval(finding.per_word)
 
