@@ -199,8 +199,8 @@ def test_any_model_can_join_appendix_a(
     )
     found = json.loads(capsys.readouterr().out)
     assert found["rows"] == 4
-    assert {"kNN helps mine"} <= {
-        f["name"] for f in found["findings"] if f["verdict"] != "not measured"
+    assert {"knn-helps-mine"} <= {
+        f["id"] for f in found["findings"] if f["verdict"] != "not measured"
     }
     record = load_records(out, KINDS)["mine_att_l2_exact_k-64_factory-IVF32-PQ8x4np"]
     assert record.measurement.base.ppl > record.measurement.own_tau.ppl

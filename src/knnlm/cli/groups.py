@@ -155,8 +155,8 @@ class ModelOptions:
         entries = open_entries(store)
         named = {name: getattr(self, name) for name in ("key", "metric", "index", "exact", "score")}
         wishes = retrieval_wishes(entries, **named)
-        searched = any(named.values()) or (settings is not None and settings.k is not None)
-        if self.component is not None and not searched:
+        no_search = settings is not None and settings.k is None and not any(named.values())
+        if self.component is not None and no_search:  # else that is the mistake to tell
             component_record(entries, self.component)
         if self.component is None and settings is not None and None in (settings.lam, settings.tau):
             settings_of(entries, "knn", wishes, **dataclasses.asdict(settings))
