@@ -209,8 +209,8 @@ def test_any_model_can_join_appendix_a(
     assert (
         run(["reproduce", "--report", "--scale", "smoke", "--out", str(out), "--json"]) == 0
     )  # without naming it
-    assert "kNN helps mine" in capsys.readouterr().out
-    assert "mine: real mask, real score" in (out / "RESULTS.md").read_text()
+    assert "knn-helps-mine" in capsys.readouterr().out
+    assert "Neighbors lower the perplexity of mine" in (out / "RESULTS.md").read_text()
 
 
 def test_results_of_another_lm_of_that_name_are_left_alone(
