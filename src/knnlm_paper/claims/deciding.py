@@ -90,13 +90,13 @@ def decide(claim: Claim, results: Results) -> Finding:
     effects = _effects(claim.terms, results)
     if effects is None:
         return not_measured(claim)
-    said = verdict(claim, effects.low, effects.high)
-    if said == "holds" and claim.sense == "more" and min(effects.seeds) < 0:
-        said = "undecided"
+    decided = verdict(claim, effects.low, effects.high)
+    if decided == "holds" and claim.sense == "more" and min(effects.seeds) < 0:
+        decided = "undecided"
     if claim.given:
         first = _effects(claim.given, results)
-        said = said if first is not None and first.low > 0 else "no question"
-    return Finding(claim, *effects[:4], said, effects.tokens_per_word)
+        decided = decided if first is not None and first.low > 0 else "no question"
+    return Finding(claim, *effects[:4], decided, effects.tokens_per_word)
 
 
 def not_measured(claim: Claim) -> Finding:

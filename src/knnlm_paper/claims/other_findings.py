@@ -68,8 +68,8 @@ def place_findings(results: Results) -> list[Finding]:
         seeds = tuple(float(np.expm1(_difference([each])[0])) for each in thirds)
         value, draws = _difference(thirds)
         low, high = (float(end) for end in np.expm1(interval_95(draws)))
-        said = verdict(claim, low, high)
-        findings.append(Finding(claim, float(np.expm1(value)), low, high, seeds, said))
+        decided = verdict(claim, low, high)
+        findings.append(Finding(claim, float(np.expm1(value)), low, high, seeds, decided))
     return findings
 
 
@@ -106,8 +106,8 @@ def reachable_findings(results: Results) -> list[Finding]:
             continue
         measured = results.measurement(row)
         share = measured.unreachable / measured.vocabulary
-        said: Verdict = "does not hold" if measured.unreachable else "holds"
-        findings.append(Finding(claim, share, share, share, (), said))
+        decided: Verdict = "does not hold" if measured.unreachable else "holds"
+        findings.append(Finding(claim, share, share, share, (), decided))
     return findings
 
 

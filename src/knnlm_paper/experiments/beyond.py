@@ -29,17 +29,17 @@ def taught(scale: Scale) -> list[Learned]:
 
 def combinations(scale: Scale) -> list[Combined]:
     """Of the paper's two views and of ours; the last has neighbors too."""
-    head, ours, said = Learned(), mlp(scale), mlp(scale, scale.learning.soft[0])
+    head, plain, taught_mlp = Learned(), mlp(scale), mlp(scale, scale.learning.soft[0])
     att, ffn = (
         clusters_of("att", scale.learning.clusters[0]),
         clusters_of("ffn", scale.learning.clusters[0]),
     )
-    parts = (head, ours, said, att, ffn)
+    parts = (head, plain, taught_mlp, att, ffn)
     return [
-        Combined((head, ours)),
-        Combined((head, said)),
+        Combined((head, plain)),
+        Combined((head, taught_mlp)),
         Combined((head, ffn)),
-        Combined((ours, ffn)),
+        Combined((plain, ffn)),
         Combined((att, ffn)),
         Combined(parts),
         Combined(parts, (exactly(paper_retrieval(scale)),)),

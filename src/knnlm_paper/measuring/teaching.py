@@ -115,7 +115,7 @@ def soft_labels(workspace: "PaperWorkspace", kind: str) -> SoftLabels:
     if kind == "lm":
         return SoftLabels(store, model)
     point = workspace.teacher("main")
-    said = TeachingNeighbors(
+    neighbors = TeachingNeighbors(
         lambda: workspace.soft_targets("main", None, point.tau), point.tau, point.lam
     )
-    return SoftLabels(store, model, said)
+    return SoftLabels(store, model, neighbors)

@@ -4,7 +4,7 @@ relies on; at other scales what is drawn."""
 from knnlm_paper.results import Results
 
 _MESSAGES = {
-    "ladder": "Neighbors help the LM, and the calibrated LM as much",
+    "ladder": "Neighbors help the LM, and help it as much once it is calibrated",
     "reasons": "Of the paper's three reasons, the temperature explains most",
     "regimes-index": "Approximate search beats exact search in no LM",
     "regimes-att": "att beats ffn only in an LM that has barely been trained",
