@@ -81,7 +81,8 @@ def test_a_datastore_is_looked_at_without_model_libraries(store: Path, verb: str
     [
         ("--help", 0, ""),
         ("eval --help", 0, ""),
-        ("evil", 2, "No such command"),
+        ("evil", 2, "No such command 'evil'"),
+        ("evil --k 3", 2, "(see knnlm --help)"),
         ("tune", 2, "Missing argument"),
         ("eval STORE --lambda much", 2, "--lambda"),
         ("eval nowhere", 1, "there is no folder nowhere"),

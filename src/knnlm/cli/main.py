@@ -215,7 +215,8 @@ def run(arguments: list[str]) -> int:
         if hasattr(error, "format_message") and hasattr(
             error, "exit_code"
         ):  # click's and typer's usage errors
-            verb = next((f" {word}" for word in arguments if not word.startswith("-")), "")
+            command: Any = typer.main.get_command(app)
+            verb = next((f" {word}" for word in arguments if word in command.commands), "")
             print(
                 f"knnlm: {error.format_message().rstrip('.')} (see knnlm{verb} --help)",
                 file=sys.stderr,
