@@ -19,6 +19,7 @@ from knnlm_paper.claims import Change, all_findings
 from knnlm_paper.claims.claim import CALIBRATED
 from knnlm_paper.claims.shares import share_of_gain
 from knnlm_paper.conditions import KNN
+from knnlm_paper.expected import Published, published
 from knnlm_paper.experiments.clusters import clusters_of
 from knnlm_paper.report.changes import percent, with_interval
 from knnlm_paper.report.messages import title
@@ -131,6 +132,7 @@ class Numbers:
         return {
             **{method.__name__: method for method in methods},
             "scale": scale,
+            "paper_parameters": _millions(published()["tab:knn_other_models"][0]),
             "main": self.results.measurement(self.knn),
             "regimes": self.regimes,
             "other_indexes": len(scale.factories),
@@ -144,6 +146,11 @@ class Numbers:
             "disk": disk,
             "millions": lambda value: f"{value / 1e6:.1f}",
         }
+
+
+def _millions(row: Published) -> str:
+    """The size of one of the paper's LMs in words."""
+    return str(row.fields["parameters"]).replace("M", " million")
 
 
 def demo_table() -> str:

@@ -33,6 +33,19 @@ def test_the_guides_tables_are_what_the_record_says(tabulate: Callable[[Any], Ta
     assert table(tabulate(json.loads((DOCS / "results" / "adapt.json").read_text()))) in GUIDE
 
 
+def test_the_output_that_the_guide_shows_is_the_records() -> None:
+    run_of_guide = json.loads((DOCS / "results" / "adapt.json").read_text())["SmolLM2, Django"]
+    for line, field in (
+        ("base LM", "base_ppl"),
+        ("base LM with kNN", "interp_ppl"),
+        ("calibrated LM", "calibrated_ppl"),
+        ("calibrated LM with kNN", "calibrated_interp_ppl"),
+        ("oracle", "oracle_ppl"),
+    ):
+        assert re.search(rf"^  {line} +{run_of_guide[field]:.2f}\b", GUIDE, re.MULTILINE), line
+    assert f"{run_of_guide['tokens']:,} tokens; perplexity per token" in GUIDE
+
+
 def test_the_guides_clusters_are_what_the_record_says() -> None:
     assert (
         table(clusters_table(json.loads((DOCS / "results" / "clusters.json").read_text()))) in GUIDE

@@ -1,35 +1,10 @@
-"""Tables of the README and the guides, from the JSON records of runs."""
+"""Tables of the guides, from the JSON records of runs."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from knnlm.formats import change, change_interval, count, percent, perplexity, significant
 from knnlm.report.document import Cell, Column, Table
-
-
-def demo_table(record: Mapping[str, Any]) -> Table:
-    """One row for each row of `knnlm demo --json`, the best on validation highlighted."""
-    rows = record["rows"]
-    return _table(
-        "key | metric | search | LM | mixed | change (95% interval) | calibrated LM | mixed | "
-        "change (95% interval) | recall",
-        [
-            (
-                row["key"],
-                row["metric"],
-                row["factory"],
-                perplexity(row["base_ppl"]),
-                perplexity(row["interp_ppl"]),
-                _change(row["ratio"], row["ratio_ci95"]),
-                perplexity(row["calibrated_ppl"]),
-                perplexity(row["calibrated_interp_ppl"]),
-                _change(row["calibrated_ratio"], row["calibrated_ratio_ci95"]),
-                percent(row["recall"]),
-            )
-            for row in rows
-        ],
-        best=rows.index(record["best"]),
-    )
 
 
 def adapt_table(record: Mapping[str, Mapping[str, Any]]) -> Table:
@@ -115,12 +90,12 @@ def _clusters_row(name: str, clusters: Mapping[str, Any]) -> tuple[str | Cell, .
     )
 
 
-def _table(names: str, rows: Iterable[Sequence[str | Cell]], best: int | None = None) -> Table:
+def _table(names: str, rows: Iterable[Sequence[str | Cell]]) -> Table:
     """A table whose columns, with names separated by " | ", all align left."""
     cells = tuple(
         tuple(Cell(cell) if isinstance(cell, str) else cell for cell in row) for row in rows
     )
-    return Table(tuple(Column(name, "word") for name in names.split(" | ")), cells, best=best)
+    return Table(tuple(Column(name, "word") for name in names.split(" | ")), cells)
 
 
 def _change(ratio: float, interval: Sequence[float]) -> Cell:
