@@ -85,7 +85,7 @@ def test_a_datastore_is_looked_at_without_model_libraries(store: Path, verb: str
         ("evil --k 3", 2, "(see knnlm --help)"),
         ("tune", 2, "Missing argument"),
         ("eval STORE --lambda much", 2, "--lambda"),
-        ("eval nowhere", 1, "there is no folder nowhere"),
+        ("eval nowhere", 1, "there is no datastore nowhere"),
         ("tune STORE --key attt", 2, "att, ffn"),
         ("eval STORE --index nothing", 2, "unknown index"),
         ("eval STORE --exact --score index", 2, "exact search has exact scores"),

@@ -7,6 +7,10 @@ from typing import Any, NamedTuple
 
 import yaml
 
+PAPER_TOKENS_PER_WORD = 112_735_284 / 103_227_021
+"""Of WikiText-103's training text with the paper's tokenizer, by the counts in its code: its
+perplexities are per word."""
+
 
 class Published(NamedTuple):
     """A row of one of the paper's tables. `base` is its base LM's perplexity, `cells` every number

@@ -18,10 +18,10 @@ from knnlm.models.presets import LAPTOP, PAPER, Preset
 
 @dataclass(frozen=True, kw_only=True)
 class Learning:
-    """The points of the sweeps over what can be learned in the place of the store."""
+    """The points of the sweeps over what can be learned instead of the datastore."""
 
     sizes: tuple[int, ...]
-    """n: embeddings for each word, in order."""
+    """n: embeddings for each vocabulary entry, in order."""
     seeds: int
     """How often each is learned from another start."""
     seeds_of_largest: int
@@ -33,16 +33,16 @@ class Learning:
     adaptive: int
     """n of the sizes that follow frequency or loss, and of the larger of the two interpolated
     losses."""
-    views: tuple[int, ...]
+    softmaxes: tuple[int, ...]
     """R: softmaxes of a mixture."""
     clusters: tuple[int, ...]
-    """Centroids for each word; the first number is learned further too."""
-    networks: tuple[int, ...]
-    """Inner widths of a network over att and ffn."""
+    """Clusters for each vocabulary entry; the first number is learned further too."""
+    mlp_widths: tuple[int, ...]
+    """Inner widths of an MLP over att and ffn."""
     soft: tuple[float, ...]
-    """Shares of the loss that neighbours teach."""
-    fewer: tuple[float, ...] = ()
-    """Centroids for each word, one or fewer: how far the store can be pressed."""
+    """Shares of the loss that neighbors teach."""
+    fewer_clusters: tuple[float, ...] = ()
+    """Clusters for each vocabulary entry, one or fewer: how far the datastore can be compressed."""
     lam: float = 0.25
     """λ of the interpolated loss."""
 
@@ -52,7 +52,7 @@ class RuledOut:
     """The points of the hypotheses that the paper ruled out."""
 
     lists: tuple[int, ...]
-    """How many of the LM's likeliest words."""
+    """How many of the LM's likeliest tokens."""
     ensemble: tuple[str, ...]
     """Further LMs, in the order in which they join."""
 
@@ -106,7 +106,7 @@ class Scale:
         return next((lm for lm in self.others if lm.name == name), None)
 
     def clusters(self, lm: str, a_word: float) -> int:
-        """How many clusters so many for each word are: no more than rows."""
+        """How many clusters so many for each vocabulary entry are: no more than entries."""
         return max(1, min(int(a_word * self.shape(lm).vocab_size), self.sizes.train))
 
     def shape(self, name: str) -> Shape:
@@ -124,16 +124,16 @@ def _variants(
 ) -> tuple[BaseLM, ...]:
     """`main`, one LM for each other width, one without dropout kept at the updates `free`, further
     seeds, one without dropout trained for `far` updates, long after its best; LMs with two and
-    three embeddings a word, one that goes on from `main` without dropout for `memorised` updates,
+    three embeddings a token, one that goes on from `main` without dropout for `memorised` updates,
     and two that learn from it."""
 
     def without_dropout(name: str, keep: tuple[int, ...]) -> BaseLM:
         free = replace(base, dropout=0.0, attention_dropout=0.0)
         return BaseLM(name, replace(free, name=f"{base.name}-{name}", steps=keep[-1], keep=keep))
 
-    def memorising() -> BaseLM:
+    def memorizing() -> BaseLM:
         """Goes on from `main` without decay, at a quarter of its highest rate: at all of it, it
-        would first become another LM; at a tenth, with which `main` ended, it would not memorise
+        would first become another LM; at a tenth, with which `main` ended, it would not memorize
         within as many updates."""
         lm = without_dropout("memorised", memorised)
         preset = replace(lm.preset, lr=base.lr / 4, warmup=0, weight_decay=0.0)
@@ -155,7 +155,7 @@ def _variants(
         *((without_dropout("overfitted", (far,)),) if far else ()),
         widened(2),
         widened(3),
-        memorising(),
+        memorizing(),
         BaseLM("taught-by-lm", replace(base, keep=()), seed=1, teacher="lm"),
         BaseLM("taught-by-knn-lm", replace(base, keep=()), seed=1, teacher="knn-lm"),
     )
@@ -193,11 +193,11 @@ SMOKE_SCALE = Scale(
         rates=(1e-2, 3e-2),
         epochs=1,
         adaptive=2,
-        views=(2,),
+        softmaxes=(2,),
         clusters=(1,),
-        networks=(8,),
+        mlp_widths=(8,),
         soft=(0.5,),
-        fewer=(0.25,),
+        fewer_clusters=(0.25,),
     ),
     ruled_out=RuledOut(lists=(8, 64), ensemble=("seed-1", "2V", "3V")),
 )
@@ -226,11 +226,11 @@ DEMO_SCALE = Scale(
         rates=(1e-4, 3e-4),
         epochs=3,
         adaptive=3,
-        views=(2,),
+        softmaxes=(2,),
         clusters=(2,),
-        networks=(256,),
+        mlp_widths=(256,),
         soft=(0.5,),
-        fewer=(0.125, 1),
+        fewer_clusters=(0.125, 1),
     ),
     ruled_out=RuledOut(lists=_LISTS, ensemble=("seed-1", "2V", "3V")),
 )
@@ -267,11 +267,11 @@ LAPTOP_SCALE = Scale(
         rates=(1e-4, 3e-4),
         epochs=3,
         adaptive=3,
-        views=(2, 3),
+        softmaxes=(2, 3),
         clusters=(2, 3, 6),
-        networks=(256, 1024),
+        mlp_widths=(256, 1024),
         soft=(0.5, 1.0),
-        fewer=(0.125, 0.25, 0.5, 1),
+        fewer_clusters=(0.125, 0.25, 0.5, 1),
     ),
     ruled_out=RuledOut(lists=_LISTS, ensemble=("seed-1", "2V", "3V")),
 )
@@ -293,7 +293,7 @@ PAPER_SCALE = Scale(
     portions=Portions(),
     queries=None,
     sizes=Sizes(112_735_284, 237_669, 268_161),
-    # the memorising LM goes on for 92 and 129 epochs of 12,233 updates (tab:overfit)
+    # the memorizing LM goes on for 92 and 129 epochs of 12,233 updates (tab:overfit)
     lms=_variants(
         replace(PAPER, keep=(20_000, 100_000)),
         (512, 256),
@@ -320,11 +320,11 @@ PAPER_SCALE = Scale(
         rates=(1e-4, 3e-4),
         epochs=3,
         adaptive=3,
-        views=(2, 3, 4, 5),
+        softmaxes=(2, 3, 4, 5),
         clusters=(2, 3),
-        networks=(1024, 4096),
+        mlp_widths=(1024, 4096),
         soft=(0.5, 1.0),
-        fewer=(0.125, 0.25, 0.5, 1),
+        fewer_clusters=(0.125, 0.25, 0.5, 1),
     ),
     ruled_out=RuledOut(lists=_LISTS, ensemble=("seed-1", "2V", "3V")),
 )

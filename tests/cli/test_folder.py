@@ -149,7 +149,7 @@ def test_a_folder_that_needs_an_extra_says_so(
     _, error = run_verb(capsys, *build, "--split", "60,20,20")
     note = (
         "note: skipped 2 .pdf whose converter is missing, 1 .html whose converter is missing: "
-        "run pip install 'knnlm[documents]'"
+        "run pip install pypdf inscriptis"
     )
     assert error.count(note) == 1
     only = mixed.parent / "only"

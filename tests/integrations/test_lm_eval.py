@@ -136,7 +136,7 @@ def test_a_datastore_that_is_not_there_is_a_sentence(
     )
     with pytest.raises(SystemExit, match="1"):
         command.main()
-    assert capsys.readouterr().err.startswith("knnlm: there is no folder")
+    assert capsys.readouterr().err.startswith("knnlm: there is no datastore")
 
 
 def test_errors_name_the_arguments_of_lm_eval(

@@ -72,7 +72,7 @@ def test_every_token_of_the_stream_has_its_entry(
     assert np.array_equal(rows[rows >= 0], np.arange(many.count))
 
 
-def test_labels_are_what_the_lm_says_and_what_neighbours_add(
+def test_labels_are_what_the_lm_says_and_what_neighbors_add(
     many: Entries, lm: LanguageModel, tmp_path: Path
 ) -> None:
     rows = np.array([0, 5, 40])
@@ -147,7 +147,7 @@ def test_weights_of_several_are_no_worse_on_validation_than_those_of_fewer(smoke
     assert found[0].own_tau.valid_ppl <= found[0].base.valid_ppl
 
 
-def test_neighbours_alone_in_an_ensemble_are_the_knn_lm(smoke: Smoke) -> None:
+def test_neighbors_alone_in_an_ensemble_are_the_knn_lm(smoke: Smoke) -> None:
     retrieval = exactly(paper_retrieval(smoke.scale))
     alone = smoke.results.measurement(Ensemble((), (retrieval,)))
     knn = smoke.results.measurement(KNN(retrieval))
@@ -219,7 +219,7 @@ def test_an_ensemble_is_the_mixture_of_its_lms_own_probabilities(smoke: Smoke) -
     )
 
 
-def test_the_neighbours_that_teach_are_those_of_the_best_tau(smoke: Smoke) -> None:
+def test_the_neighbors_that_teach_are_those_of_the_best_tau(smoke: Smoke) -> None:
     workspace = workspace_of(smoke)
     best = smoke.results.measurement(KNN(exactly(paper_retrieval(smoke.scale)))).own_tau
     point = teacher_point(workspace, "main", None)
@@ -253,7 +253,7 @@ def test_lms_begin_and_learn_as_they_say(smoke: Smoke) -> None:
         assert read_json(folder / "lm" / name / RECORD)["recipe"] == fingerprint(wanted)
 
 
-def test_lists_of_retrieved_words_cover_what_neighbours_cover(smoke: Smoke) -> None:
+def test_lists_of_retrieved_words_cover_what_neighbors_cover(smoke: Smoke) -> None:
     few, more = (smoke.results.measurement(TokenList(k=k)) for k in smoke.scale.ruled_out.lists)
     assert few.coverage < more.coverage
     knn = smoke.results.measurement(KNN(exactly(paper_retrieval(smoke.scale))))

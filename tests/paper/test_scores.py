@@ -1,4 +1,4 @@
-"""Scores for neighbours found already: each against its definition, and zero rows against a search
+"""Scores for neighbors found already: each against its definition, and zero rows against a search
 among them."""
 
 import numpy as np
@@ -21,7 +21,7 @@ from tests.arrays import Case, InMemory, cases, column
 
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("factory", ["IVF8,PQ4x4np", "PQ4x4np", "IVF8,Flat"])
-def test_decoded_scores_of_an_indexs_own_neighbours_are_its_scores(
+def test_decoded_scores_of_an_indexs_own_neighbors_are_its_scores(
     store: Entries, queries: Entries, factory: str, metric: Metric
 ) -> None:
     index = build_index(store, "att", metric, factory=factory, nprobe=4, recall_floor=0.0)

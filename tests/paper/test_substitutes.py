@@ -76,7 +76,7 @@ def test_added_numbers_are_those_of_the_formulas(smoke: Smoke) -> None:
     views = 2 * d * d + 2 * d + 2 * d + 2
     assert of(own) == v * d + views
     assert of(replace(own, own_embedding=False)) == views
-    u = smoke.scale.learning.networks[0]
+    u = smoke.scale.learning.mlp_widths[0]
     assert (
         of(Learned(state="both", component="mlp", size=u))
         == v * d + 2 * d * d + u * 2 * d + u + d * u
@@ -96,7 +96,7 @@ def test_the_papers_scale_has_every_size_of_its_figure() -> None:
     assert len(beyond.combinations(SCALES["paper"])) >= 2
 
 
-def test_all_entries_vote_and_cover_what_neighbours_cover(smoke: Smoke) -> None:
+def test_all_entries_vote_and_cover_what_neighbors_cover(smoke: Smoke) -> None:
     for state in STATES:
         retrieval = replace(exactly(paper_retrieval(smoke.scale)), state=state)
         near = smoke.results.measurement(KNN(retrieval))

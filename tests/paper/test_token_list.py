@@ -21,7 +21,7 @@ V = 12
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, V + 3), st.sampled_from([0.3, 1.0, 7.0]))
-def test_the_likeliest_words_are_renormalised(seed: int, k: int, tau: float) -> None:
+def test_the_likeliest_words_are_renormalized(seed: int, k: int, tau: float) -> None:
     rng = np.random.default_rng(seed)
     dense, targets = (
         rng.standard_normal((9, V)).astype(np.float32),

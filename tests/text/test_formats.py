@@ -190,7 +190,7 @@ def test_reasons_for_skipping_read_differently_and_come_with_a_remedy(
     monkeypatch.setitem(sys.modules, "inscriptis", None)
     assert skipped(tmp_path, caplog) == [
         "note: skipped 1 .html whose converter is missing, 3 damaged .pdf, 2 .pdf without text: "
-        "run pip install 'knnlm[documents]'"
+        "run pip install pypdf inscriptis"
     ]
 
 

@@ -6,6 +6,7 @@ from .inventory import VerifyResult as VerifyResult
 from .inventory import describe_datastore as describe_datastore
 from .inventory import verify_datastore as verify_datastore
 from .model import KNNLM as KNNLM
+from .overlap import without_overlap as without_overlap
 from .results import EvaluationResult as EvaluationResult
 from .results import Explanation as Explanation
 from .results import Generation as Generation

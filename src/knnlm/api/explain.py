@@ -54,7 +54,7 @@ def explain_passage(
     lm = queries.lm_logprob.astype(np.float64)
     other = component.target_logprobs(queries)
     mixed = mix(lm, other, lam)
-    documents = queries.table.columns["document"].all()
+    documents = queries.document_numbers
     chosen = _median_document(documents, mixed - lm)
     rows = np.flatnonzero(documents == chosen)[:LONGEST]
     start, stop = int(rows[0]), int(rows[-1]) + 1

@@ -32,7 +32,12 @@ AttModule = Annotated[
     str | None,
     typer.Option("--att-module", help="In an unknown architecture: the module whose input is att."),
 ]
-Window = Annotated[int | None, typer.Option("--window", help="Tokens read at once.")]
+Window = Annotated[
+    int | None,
+    typer.Option(
+        "--window", help="Tokens read at once; default all that the model can, at most 1024."
+    ),
+]
 Stride = Annotated[
     int | None, typer.Option("--stride", help="New tokens in each window; default half.")
 ]

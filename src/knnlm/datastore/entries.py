@@ -198,6 +198,12 @@ class Entries:
         tokens: NDArray[np.int32] = self.table.columns["target"].read(first, entry)
         return tokens
 
+    @property
+    def document_numbers(self) -> NDArray[np.int32]:
+        """The number of every entry's document, from 0."""
+        numbers: NDArray[np.int32] = self.table.columns["document"].all()
+        return numbers
+
     def document_of(self, entry: int) -> str:
         """Name of the document that an entry's target is in.
 

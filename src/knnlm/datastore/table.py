@@ -205,10 +205,10 @@ def read_manifest(path: Path, kind: str) -> dict[str, Any]:
         DamagedError: The manifest's own checksum differs.
     """
     file = path / MANIFEST
+    name = _KIND_NAMES.get(kind, kind)
     if not path.is_dir():
-        raise KnnlmError(f"there is no folder {path}: check the path")
+        raise KnnlmError(f"there is no {name} {path}: check the path")
     if not file.is_file():
-        name = _KIND_NAMES.get(kind, kind)
         raise KnnlmError(f"{path} is not a {name} (no {MANIFEST}): {_hint(path)}")
     manifest = read_json(file, newest_format=FORMAT)
     if manifest["format"] != FORMAT:

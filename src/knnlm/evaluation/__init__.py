@@ -3,8 +3,9 @@
 `tune` finds λ and τ of any component on a validation text (tuning.py has the one search for τ,
 mixing.py the exact fit of λ). The control is an LM that is corrected without any retrieval
 (calibration.py, control.py). `evaluate` gives the perplexities of a test text with a paired
-bootstrap interval (metrics.py). Settings are kept with the datastore (settings.py); explanation.py
-has the types that say, token by token, what was retrieved."""
+bootstrap interval (metrics.py), and `compare` the change from one predictor to another, with a
+verdict (comparison.py). Settings are kept with the datastore (settings.py); explanation.py has the
+types that say, token by token, what was retrieved."""
 
 import lazy_loader
 

@@ -3,6 +3,9 @@ from .calibration import TemperedLM as TemperedLM
 from .calibration import calibrate as calibrate
 from .calibration import calibrated_logprobs as calibrated_logprobs
 from .calibration import unigram_logprobs as unigram_logprobs
+from .comparison import Comparison as Comparison
+from .comparison import DocumentSums as DocumentSums
+from .comparison import compare as compare
 from .control import Control as Control
 from .control import control_logprobs as control_logprobs
 from .control import fit_control as fit_control

@@ -123,7 +123,7 @@ def evaluate(
     lm = queries.lm_logprob.astype(np.float64)
     other = scores.logprobs(settings.tau)
     mixed, best = mix(lm, other, settings.lam), oracle(lm, other)
-    documents = queries.table.columns["document"].all()
+    documents = queries.document_numbers
     interval = ratio_interval(lm, mixed, documents)
     control: dict[str, Any] = {}
     if calibrated is not None and settings.calibrated is not None:

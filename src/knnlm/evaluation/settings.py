@@ -64,14 +64,17 @@ class CalibratedSettings:
             f"{self.unigram_share:.3f}"
         )
 
-    @property
-    def validation(self) -> str:
-        """What they gave on tokens of the validation text, in a few words."""
+    def validation(self, other: str) -> str:
+        """What they gave on tokens of the validation text, in a few words.
+
+        Args:
+            other: What the calibrated LM is mixed with, as in "neighbors".
+        """
         alone = formats.change(self.calibrated_ppl / self.base_ppl)
         further = formats.change(self.calibrated_interp_ppl / self.calibrated_ppl)
         return (
-            f"calibrated LM, without retrieval ({self}): {alone}; mixed with the component "
-            f"{further} from there (on {self.tokens:,} of the tokens)"
+            f"calibrated LM, without retrieval ({self}): {alone}; {other} on top of it: "
+            f"{further} (on {self.tokens:,} of the tokens)"
         )
 
 
@@ -135,7 +138,7 @@ class TunedSettings:
         numbers = f"λ {self.lam:.3f}, τ {self.tau:.4g}"
         if self.retrieval is None:
             return f"component {self.component}, {numbers}"
-        units = f" ({self.tau_units:.3g} × the neighbors' score spread)"
+        units = f" ({self.tau_units:.3g} × the spread of the neighbors' scores)"
         return f"{self.retrieval}, {numbers}{units if math.isfinite(self.tau_units) else ''}"
 
     @property

@@ -6,6 +6,9 @@ from .condition import Condition as Condition
 from .demo import Demo as Demo
 from .demo import demo_as_json as demo_as_json
 from .demo import run_demo as run_demo
+from .knn_condition import KNNCondition as KNNCondition
+from .knn_condition import KNNMeasurement as KNNMeasurement
+from .own import run_experiment as run_experiment
 from .provenance import Provenance as Provenance
 from .records import Claim as Claim
 from .records import Record as Record

@@ -3,12 +3,12 @@
 
 from dataclasses import dataclass
 
-from knnlm.components import KNN, KNN_NAME
+from knnlm.components import KNN_NAME
 from knnlm.defaults import NPROBE
 from knnlm.evaluation import Evaluation, TunedSettings, evaluate, tune
 from knnlm.experiments.condition import Condition
 from knnlm.experiments.searches import SearchSpec
-from knnlm.experiments.workspace import TEST, VALID, Workspace
+from knnlm.experiments.workspace import Workspace
 from knnlm.files import fingerprint
 from knnlm.progress import log
 from knnlm.search import Retrieval, index_manifest
@@ -63,10 +63,7 @@ class KNNCondition(Condition[Workspace, KNNMeasurement]):
     def measure(self, workspace: Workspace) -> KNNMeasurement:
         """Tuned settings and the evaluation of the test text."""
         data, retrieval = workspace.data(self.search), self.retrieval(workspace)
-        for split in (VALID, TEST):
-            workspace.neighbors(self.search, split, self.k)
-        control = workspace.control(self.search)
-        knn = KNN(data.store, retrieval)
+        knn, control = workspace.knn(self.search, self.k), workspace.control(self.search)
         tuned = tune(knn, data.valid, name=KNN_NAME, control=control.valid)
         evaluation = evaluate(tuned.component, data.test, tuned.settings, control.test)
         log.info(f"{self.name}: {evaluation.base_ppl:.1f} → {evaluation.interp_ppl:.1f}")

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from knnlm import defaults
-from knnlm.components import Logs
+from knnlm.components import KNN, Logs
 from knnlm.datastore import Entries, build_entries, evenly_spaced
 from knnlm.errors import DamagedError
 from knnlm.evaluation import Control, control_logprobs, fit_control
@@ -248,6 +248,12 @@ class Workspace:
         retrieval = self.retrieval(spec, k)
         cached_neighbors(store, queries, replace(retrieval, k=max(k, self.largest_k.get(spec, 0))))
         return cached_neighbors(store, queries, replace(retrieval, score=score))
+
+    def knn(self, spec: SearchSpec, k: int) -> KNN:
+        """The k best neighbors as a component at τ = 1, both texts searched."""
+        for split in (VALID, TEST):
+            self.neighbors(spec, split, k)
+        return KNN(self.searched(spec), self.retrieval(spec, k))
 
     def recall(self, spec: SearchSpec, k: int) -> float | None:
         """recall@k on some queries of the test text; None for an index with zero entries, which

@@ -17,9 +17,7 @@ try:
     from lm_eval.api.registry import register_model
     from lm_eval.models.huggingface import HFLM
 except ImportError as error:
-    raise KnnlmError(
-        "lm-evaluation-harness is not installed: run pip install 'knnlm[lm-eval]'"
-    ) from error
+    raise KnnlmError("lm-evaluation-harness is not installed: run pip install lm-eval") from error
 
 
 @register_model("knnlm")

@@ -22,7 +22,7 @@ def merge_adapter(model: Any, adapter: str | Path) -> Any:
             merged.
     """
     if importlib.util.find_spec("peft") is None:
-        raise KnnlmError("reading an adapter needs peft: run pip install 'knnlm[peft]'")
+        raise KnnlmError("reading an adapter needs peft: run pip install peft")
     _check_folder(adapter)
     adapted = _adapted(model, adapter)
     if not hasattr(adapted, "merge_and_unload"):

@@ -56,7 +56,7 @@ def locate_model(source: str | Path) -> ModelLocation:
 def _locate_gguf(source: str | Path) -> ModelLocation:
     if missing := [m for m in ("gguf", "accelerate") if importlib.util.find_spec(m) is None]:
         raise KnnlmError(
-            f"reading {source} needs {' and '.join(missing)}: run pip install 'knnlm[gguf]'"
+            f"reading {source} needs {' and '.join(missing)}: run pip install {' '.join(missing)}"
         )
     path = Path(source)
     if path.is_file():

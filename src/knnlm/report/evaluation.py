@@ -13,7 +13,8 @@ def tuning_lines(settings: TunedSettings) -> list[str]:
     """Settings, and what they gave on the validation text."""
     control = settings.calibrated
     lines = [str(settings), settings.validation]
-    return lines if control is None else [*lines, control.validation]
+    other = "neighbors" if settings.retrieval is not None else settings.component
+    return lines if control is None else [*lines, control.validation(other)]
 
 
 class _Row(NamedTuple):

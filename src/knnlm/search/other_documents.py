@@ -45,7 +45,7 @@ def neighbors_in_other_documents(
         ...     print(first, neighbors.ids.shape)
     """
     keys = store.key(key)
-    documents = store.table.columns["document"].all()
+    documents = store.document_numbers
     edges = [0, *(np.flatnonzero(np.diff(documents)) + 1).tolist(), store.count]
     for group in _groups(edges):
         begin, end = group[0], group[-1]

@@ -44,7 +44,7 @@ OWN_FIELDS = ("path", "bytes", "date")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _DECLARED_ENCODING = re.compile(rb"<meta[^>]*charset\s*=|<\?xml[^>]*encoding\s*=", re.IGNORECASE)
 _HASH_DIGITS = 12
-_INSTALL = "run pip install 'knnlm[documents]'"
+_INSTALL = "run pip install pypdf inscriptis"
 
 
 class NoText(KnnlmError):

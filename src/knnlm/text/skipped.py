@@ -49,7 +49,7 @@ def without_text(errors: Collection[formats.NoText]) -> tuple[str, str]:
 
     Example:
         >>> without_text([formats.NoConverter("…", ".pdf")])
-        ('1 .pdf whose converter is missing', "run pip install 'knnlm[documents]'")
+        ('1 .pdf whose converter is missing', 'run pip install pypdf inscriptis')
     """
     reasons = Counter(error.reason for error in errors)
     remedies = {error.reason: error.remedy for error in errors}

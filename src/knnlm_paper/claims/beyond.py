@@ -64,7 +64,7 @@ def beyond_claims(scale: Scale) -> list[Claim]:
 def tried(scale: Scale) -> list[tuple[str, str, Learned | Combined]]:
     """The components without a search: topic, name in a sentence, condition."""
     size = scale.learning.clusters[0]
-    small = scale.learning.fewer[:1]
+    small = scale.learning.fewer_clusters[:1]
     every: list[Learned | Combined] = [
         Learned(),
         both(),

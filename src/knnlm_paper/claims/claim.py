@@ -17,13 +17,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+from knnlm.evaluation.comparison import MARGIN, Sense
 from knnlm_paper.conditions import KNN, PaperCondition
 from knnlm_paper.retrieval import Retrieval
 
 Compared = PaperCondition[Any] | Retrieval
 """What is compared; a retrieval stands for its neighbors mixed with the LM."""
-Sense = Literal["more", "same", "no more"]
-MARGIN = 0.005
 
 
 class At(NamedTuple):

@@ -4,10 +4,9 @@ The effect of a claim Δ is exp(Δ/words) - 1, by how much the worse perplexity 
 better. Per word, because the paper's are, and because words cut into more tokens have smaller
 changes for each token.
 
-                     "more"                        "same"              "no more"
-    does not hold    interval below the margin     outside ± margin    else, where above zero
-    holds            else, where above zero        within ± margin     below the margin
-    undecided        the interval allows both; or it would hold, and the seeds disagree
+What an interval says of a claim is in `knnlm.evaluation.comparison`. Here two things are added:
+
+    undecided        also where a claim would hold, and the seeds disagree
     no question      another claim, on which this one stands (`given`), is not known to hold
 
 The interval is a paired bootstrap over documents. Where a claim was measured for several seeds, of
@@ -26,14 +25,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knnlm.errors import KnnlmError
+from knnlm.evaluation import comparison
 from knnlm.evaluation.bootstrap import bootstrap_means, interval_95
+from knnlm.evaluation.comparison import Decision
 from knnlm_paper.claims.claim import Claim, Term
 from knnlm_paper.results import Results
 
 _OTHER_TOKENS = (
     "conditions of different test tokens cannot be compared: measure them again in another `out`"
 )
-Verdict = Literal["holds", "does not hold", "undecided", "no question", "not measured"]
+Verdict = Decision | Literal["no question", "not measured"]
 
 
 class Change(NamedTuple):
@@ -90,7 +91,7 @@ def decide(claim: Claim, results: Results) -> Finding:
     effects = _effects(claim.terms, results)
     if effects is None:
         return not_measured(claim)
-    decided = verdict(claim, effects.low, effects.high)
+    decided: Verdict = verdict(claim, effects.low, effects.high)
     if decided == "holds" and claim.sense == "more" and min(effects.seeds) < 0:
         decided = "undecided"
     if claim.given:
@@ -104,17 +105,9 @@ def not_measured(claim: Claim) -> Finding:
     return Finding(claim, np.nan, np.nan, np.nan, (), "not measured")
 
 
-def verdict(claim: Claim, low: float, high: float) -> Verdict:
+def verdict(claim: Claim, low: float, high: float) -> Decision:
     """What an interval says about a claim."""
-    match claim.sense:
-        case "same":
-            inside = -claim.margin < low and high < claim.margin
-            outside = low > claim.margin or high < -claim.margin
-            return "holds" if inside else "does not hold" if outside else "undecided"
-        case "no more":
-            return "holds" if high < claim.margin else "does not hold" if low > 0 else "undecided"
-        case "more":
-            return "does not hold" if high < claim.margin else "holds" if low > 0 else "undecided"
+    return comparison.verdict(claim.sense, claim.margin, low, high)
 
 
 class _Effects(NamedTuple):

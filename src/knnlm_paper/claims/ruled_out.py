@@ -4,13 +4,13 @@ The paper mixes with the LM as it is. What only corrects the LM's own sharpness 
 its likeliest tokens at a high temperature, a second LM) gains there what calibrating it gains, so
 every claim is asked over the calibrated LM too; in an ensemble every LM is then calibrated."""
 
+from knnlm.evaluation.comparison import Sense
 from knnlm_paper.claims.claim import (
     CALIBRATED,
     OWN_TAU,
     PLAIN_AND_CALIBRATED,
     Claim,
     Compared,
-    Sense,
     Term,
     better,
     gain,

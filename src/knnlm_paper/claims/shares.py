@@ -1,4 +1,4 @@
-"""How much of the neighbours' gain something else has, with its interval.
+"""How much of the neighbors' gain something else has, with its interval.
 
     share = Σ (log P_other - log p_base) / Σ (log P_kNN - log p_base)          over the test text
 
@@ -36,7 +36,7 @@ def share_of_gain(
     whole: str | None = None,
 ) -> Effect:
     """Of several seeds of one thing, averaged document by document; `field` and `base` as in the
-    records' sums, `whole` the neighbours' field where it is another. No number where the neighbours
+    records' sums, `whole` the neighbors' field where it is another. No number where the neighbors
     may have gained nothing."""
     have = [c for c in conditions if results.log_likelihoods(c, field) is not None]
     if not have or knn not in results:

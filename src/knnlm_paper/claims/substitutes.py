@@ -10,6 +10,7 @@ much of the retrieval is recovered."""
 
 from collections.abc import Mapping, Sequence
 
+from knnlm.evaluation.comparison import Sense
 from knnlm_paper.claims.claim import (
     AS_LEARNED,
     CALIBRATED,
@@ -19,7 +20,6 @@ from knnlm_paper.claims.claim import (
     At,
     Claim,
     Compared,
-    Sense,
     Term,
     better,
     gain,
@@ -236,7 +236,7 @@ def _adaptive(scale: Scale) -> list[Claim]:
 
 
 def _softmaxes(scale: Scale) -> list[Claim]:
-    r, sizes = scale.learning.views[0], scale.learning.sizes
+    r, sizes = scale.learning.softmaxes[0], scale.learning.sizes
     printed_mixture = printed_row("tab:mos_results", key="att", name="Ft. MoS+embed", mixtures=2)
     printed_head = printed_row("tab:softmax_bottleneck", key="att", size=2)
     many = Learned(size=next((n for n in sizes if n >= r), sizes[-1]))

@@ -15,7 +15,7 @@ from knnlm_paper.scales import Scale
 
 def mlp(scale: Scale, soft: float = 0.0) -> Learned:
     """The largest MLP."""
-    return Learned(state="both", component="mlp", size=scale.learning.networks[-1], soft=soft)
+    return Learned(state="both", component="mlp", size=scale.learning.mlp_widths[-1], soft=soft)
 
 
 def taught(scale: Scale) -> list[Learned]:
@@ -52,7 +52,7 @@ def experiment(scale: Scale) -> Experiment:
     conditions: list[PaperCondition[Any]] = [
         Learned(state="both", component="mlp", size=n, seed=seed)
         for seed in range(points.seeds)
-        for n in points.networks
+        for n in points.mlp_widths
     ]
     return Experiment(
         "beyond",

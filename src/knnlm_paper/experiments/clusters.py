@@ -26,7 +26,7 @@ def experiment(scale: Scale) -> Experiment:
     for state in STATES:
         conditions += [
             clusters_of(state, size, seed=seed)
-            for size in points.fewer
+            for size in points.fewer_clusters
             for seed in range(points.seeds)
         ]
         conditions += [clusters_of(state, size) for size in points.clusters]

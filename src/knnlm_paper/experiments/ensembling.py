@@ -72,7 +72,7 @@ def two_stores(scale: Scale) -> Combined:
 
 
 def with_head(scale: Scale, seed: int = 0) -> Combined:
-    """Neighbours and a head on att at once."""
+    """Neighbors and a head on att at once."""
     return Combined((Learned(seed=seed),), (exactly(paper_retrieval(scale)),))
 
 

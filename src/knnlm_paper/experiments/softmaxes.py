@@ -12,7 +12,7 @@ def experiment(scale: Scale) -> Experiment:
         Learned(state=state, component="mixture-of-softmaxes", size=r, own_embedding=own)
         for state in STATES
         for own in (True, False)
-        for r in scale.learning.views
+        for r in scale.learning.softmaxes
     ]
     labels = ("tab:mos_results", "appendix C.2", "app:bottleneck-detail")
     return Experiment("softmaxes", "Mixtures of softmaxes", labels, tuple(conditions))

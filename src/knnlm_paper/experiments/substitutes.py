@@ -19,7 +19,7 @@ def both(seed: int = 0) -> Combined:
 
 
 def experiment(scale: Scale) -> Experiment:
-    """Neighbours and heads of both states and metrics; both heads at once; a head with neighbors;
+    """Neighbors and heads of both states and metrics; both heads at once; a head with neighbors;
     for every seed."""
     conditions: list[PaperCondition[Any]] = [
         KNN(exactly(replace(paper_retrieval(scale), state=s, metric=m)))

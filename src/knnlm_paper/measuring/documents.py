@@ -16,7 +16,7 @@ class DocumentSums:
     """
 
     def __init__(self, data: SearchData, base: BaseLogs) -> None:
-        self._documents = data.test.table.columns["document"].all()
+        self._documents = data.test.document_numbers
         self._sums: dict[str, tuple[float, ...]] = {}
         self.add("base", base.test)
         self.add("calibrated", base.calibrated_test)

@@ -8,6 +8,7 @@ from knnlm_paper.claims import Change, Finding, Findings
 from knnlm_paper.claims.claim import CALIBRATED, OWN_TAU
 from knnlm_paper.claims.shares import share_of_gain
 from knnlm_paper.conditions import KNN, FullDatastore, Learned, TemperatureCurve
+from knnlm_paper.expected import PAPER_TOKENS_PER_WORD
 from knnlm_paper.experiments.clusters import clusters_of
 from knnlm_paper.experiments.ensembling import with_lms
 from knnlm_paper.report.drawing import Curve, Estimate, Line, bars, curves, forest
@@ -16,7 +17,6 @@ from knnlm_paper.report.regimes import Regime, all_regimes
 from knnlm_paper.results import Results
 from knnlm_paper.retrieval import Retrieval, exactly, paper_retrieval
 
-PER_WORD = "change per word, % (minus is better)"
 PER_TOKEN = "change per token, % (minus is better)"
 _INTERVALS = "Lines are 95 % intervals over documents."
 
@@ -63,8 +63,8 @@ def reasons(results: Results, findings: Findings) -> Figure | None:
         if all(finding is None for finding in by_at):
             continue
         paper = next((f.claim.paper for f in by_at if f is not None and f.claim.paper), None)
-        estimates = [None if f is None else _percent(f.per_word) for f in (*by_at, over)]
-        lines.append(Line(label, estimates, None if paper is None else 100 * (1 / (1 + paper) - 1)))
+        estimates = [None if f is None else _percent(f.per_token) for f in (*by_at, over)]
+        lines.append(Line(label, estimates, None if paper is None else _papers_per_token(paper)))
     if all(line.heading for line in lines):
         return None
     return forest(
@@ -73,7 +73,7 @@ def reasons(results: Results, findings: Findings) -> Figure | None:
         f"The effects behind them, as the paper compares settings and fairly. {_INTERVALS}",
         lines,
         ("at one τ for all", "each at its own τ", "over the calibrated LM"),
-        PER_WORD,
+        PER_TOKEN,
     )
 
 
@@ -83,6 +83,11 @@ def _first(findings: Findings, topic: str, ats: Sequence[str]) -> Finding | None
         if claim_id in findings and findings[claim_id].verdict != "not measured":
             return findings[claim_id]
     return None
+
+
+def _papers_per_token(effect: float) -> float:
+    """The change, in percent per token, of an effect that the paper printed per word."""
+    return 100 * float((1 + effect) ** (-1 / PAPER_TOKENS_PER_WORD) - 1)
 
 
 def _percent(change: Change) -> Estimate:

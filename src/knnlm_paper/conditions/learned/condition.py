@@ -159,8 +159,8 @@ class Learned(PaperCondition[LearnedMeasurement]):
         points = scale.learning
         sizes: dict[Component, tuple[int, ...]] = {
             "head": points.sizes,
-            "mixture-of-softmaxes": points.views,
-            "mlp": points.networks,
+            "mixture-of-softmaxes": points.softmaxes,
+            "mlp": points.mlp_widths,
             "clusters": points.clusters,
         }
         return Learned(

@@ -202,7 +202,8 @@ def learning_fingerprint(scale: Scale) -> str:
             "k": scale.k,
             "further": (_FURTHER, _STEP),
             "first": [
-                sizes[0] for sizes in (points.sizes, points.views, points.networks, points.clusters)
+                sizes[0]
+                for sizes in (points.sizes, points.softmaxes, points.mlp_widths, points.clusters)
             ],
         }
     )[:16]

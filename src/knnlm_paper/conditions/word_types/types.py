@@ -54,7 +54,7 @@ def word_types(
 
 def bigrams(store: Entries) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """(token, next token) of every pair inside a document."""
-    documents = store.table.columns["document"].all()
+    documents = store.document_numbers
     same = documents[1:] == documents[:-1]
     return store.targets[:-1][same], store.targets[1:][same]
 

@@ -1,4 +1,4 @@
-"""What a sceptic asks: how many neighbors, which kind of approximation, fewer dimensions, and no
+"""What a skeptic asks: how many neighbors, which kind of approximation, fewer dimensions, and no
 mask at all.
 
 (The other baseline, a calibrated LM, is measured with every condition.)
@@ -26,7 +26,7 @@ def neighbor_counts(scale: Scale) -> Experiment:
 
 
 def approximations(scale: Scale) -> Experiment:
-    """Lists pruned without quantizing, quantised without pruning, and both: recall against
+    """Lists pruned without quantizing, quantized without pruning, and both: recall against
     perplexity."""
     conditions = tuple(
         KNN(replace(paper_retrieval(scale), factory=factory, nprobe=nprobe))
