@@ -19,7 +19,7 @@ from knnlm_paper.claims import Change, all_findings
 from knnlm_paper.claims.claim import CALIBRATED
 from knnlm_paper.claims.shares import share_of_gain
 from knnlm_paper.conditions import KNN
-from knnlm_paper.expected import Published, published
+from knnlm_paper.expected import PAPER_TOKENS_PER_WORD, Published, published
 from knnlm_paper.experiments.clusters import clusters_of
 from knnlm_paper.report.changes import percent, with_interval
 from knnlm_paper.report.messages import title
@@ -41,6 +41,11 @@ class Numbers:
     def __init__(self, results: Results) -> None:
         self.results, self.findings = results, all_findings(results)
         self.knn = KNN(exactly(paper_retrieval(results.scale)))
+
+    @property
+    def index(self) -> Any:
+        """The measurement of the paper's own retrieval, by an index."""
+        return self.results.measurement(KNN(paper_retrieval(self.results.scale)))
 
     @cached_property
     def regimes(self) -> list[Regime]:
@@ -70,10 +75,10 @@ class Numbers:
         return self.expect(claim_id, "does not hold") + self.per_token(claim_id)
 
     def paper(self, claim_id: str) -> str:
-        """The paper's own change per word."""
+        """The paper's own change, converted from words to its tokens."""
         effect = self.findings[claim_id].claim.paper
         assert effect is not None, claim_id
-        return percent(1 / (1 + effect) - 1)
+        return percent((1 + effect) ** (-1 / PAPER_TOKENS_PER_WORD) - 1)
 
     def regime(self, lm: str, step: int | None) -> Regime:
         """One LM at one stage."""
@@ -135,6 +140,8 @@ class Numbers:
             "paper_parameters": _millions(published()["tab:knn_other_models"][0]),
             "main": self.results.measurement(self.knn),
             "regimes": self.regimes,
+            "recall": f"{100 * self.index.recall:.0f} %",
+            "adapted": adapted(),
             "other_indexes": len(scale.factories),
             "clusters": scale.clusters("main", scale.learning.clusters[0]),
             "figure_title": lambda name: title(self.results, name),
@@ -173,6 +180,16 @@ def demo_table() -> str:
 def _ratio(best: dict[str, Any], prefix: str) -> str:
     low, high = (end - 1 for end in best[f"{prefix}ratio_ci95"])
     return with_interval(Change(best[f"{prefix}ratio"] - 1, low, high))
+
+
+def adapted() -> dict[str, str]:
+    """What neighbors change in SmolLM2 on Django's guide, over the LM and over the calibrated LM."""
+    run = json.loads((ROOT / "docs" / "results" / "adapt.json").read_text())["SmolLM2, Django"]
+    return {
+        "before": f"{run['base_ppl']:.2f}",
+        "after": f"{run['interp_ppl']:.2f}",
+        "over_calibrated": _ratio(run, "calibrated_"),
+    }
 
 
 def disk(width: int) -> str:

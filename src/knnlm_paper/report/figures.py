@@ -40,7 +40,7 @@ _REASONS = (
     ("A second hidden state", ()),
     ("att instead of ffn", ("att-beats-ffn",)),
     ("the same, exact search", ("att-beats-ffn-exact",)),
-    ("a learned head on att", ("head-on-att-helps",)),
+    ("a softmax learned on att instead of ffn", ("head-on-att-beats-ffn",)),
     ("Approximate search", ()),
     ("an index instead of exact search", ("index-beats-exact",)),
     ("its neighbors, exact scores", ("index-neighbors-beat-exact-ones",)),
@@ -70,7 +70,8 @@ def reasons(results: Results, findings: Findings) -> Figure | None:
     return forest(
         "reasons",
         title(results, "reasons"),
-        f"The effects behind them, as the paper compares settings and fairly. {_INTERVALS}",
+        f"The effects behind them, as the paper compares settings and fairly. {_INTERVALS} The "
+        "paper's changes are converted from words to its own tokens.",
         lines,
         ("at one τ for all", "each at its own τ", "over the calibrated LM"),
         PER_TOKEN,

@@ -5,11 +5,11 @@ from knnlm_paper.results import Results
 
 _MESSAGES = {
     "ladder": "Neighbors help the LM, and help it as much once it is calibrated",
-    "reasons": "Of the paper's three reasons, the temperature explains most",
+    "reasons": "Of the paper's three reasons, the temperature has the largest effect",
     "regimes-index": "Approximate search beats exact search in no LM",
     "regimes-att": "att beats ffn only in an LM that has barely been trained",
     "regimes-gain": "The less an LM knows of its text, the more neighbors help",
-    "shares": "More votes do more than the nearest; clusters need no search",
+    "shares": "In these LMs many votes gain more than the nearest ones",
     "beside": "Neighbors still help beside other LMs",
     "sizes": "More entries help up to the end",
     "temperatures": "All settings have the same best temperature here, far from τ = 1",
