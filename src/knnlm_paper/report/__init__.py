@@ -4,7 +4,7 @@ changes, drawing               how numbers and figures look
 claim_tables, paper_tables     claims and settings, paper and ours side by side
 regimes                        the main effects in every LM
 figures, sections              what is shown, in which order
-csv_files                      everything else
+csv_files, derived             everything else
 """
 
 from knnlm_paper.report.write import Report as Report
