@@ -183,7 +183,7 @@ def _ratio(best: dict[str, Any], prefix: str) -> str:
 
 
 def adapted() -> dict[str, str]:
-    """What neighbors change in SmolLM2 on Django's guide, over the LM and over the calibrated LM."""
+    """What neighbors change in SmolLM2 on Django's guide."""
     run = json.loads((ROOT / "docs" / "results" / "adapt.json").read_text())["SmolLM2, Django"]
     return {
         "before": f"{run['base_ppl']:.2f}",

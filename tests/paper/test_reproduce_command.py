@@ -85,7 +85,7 @@ def test_a_label_names_its_experiment(tmp_path: Path, capsys: pytest.CaptureFixt
         "location",
         "stolen",
         "ensembles",
-        "memorised",
+        "memorized",
         "soft-labels",
         "interpolated",
     }

@@ -65,6 +65,15 @@ _ALL: tuple[Callable[[Scale], Experiment], ...] = (
 )
 
 
+_EARLIER_NAMES = {
+    "neighbours": "neighbor-counts",
+    "unmasked": "full-datastore",
+    "memorised": "memorized",
+    "together": "both-reasons",
+}
+"""Names in the commands of older records, which still name an experiment."""
+
+
 def all_experiments(scale: Scale) -> tuple[Experiment, ...]:
     """Every experiment at this scale."""
     return tuple(make(scale) for make in _ALL)
@@ -91,9 +100,16 @@ def chosen(scale: Scale, names: list[str]) -> tuple[Experiment, ...]:
         number = printed[0].where.split(",")[0].lower().replace(" ", "")  # "Table 3, section 5.1"
         if number.startswith("table"):
             known[number] = known[label]
+    for earlier, name in _EARLIER_NAMES.items():
+        known[earlier] = known[name]
     for name in names:
         if name != "all" and name not in known:
-            raise unknown("experiment", name, ["all", *known], "see 'knnlm reproduce --list'")
+            raise unknown(
+                "experiment",
+                name,
+                ["all", *(known.keys() - _EARLIER_NAMES)],
+                "see 'knnlm reproduce --list'",
+            )
     if "all" in names:
         return every
     wanted = [experiment for name in names for experiment in known[name]]

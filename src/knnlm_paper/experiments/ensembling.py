@@ -48,7 +48,7 @@ def memorized(scale: Scale) -> Experiment:
         memory_and_neighbors(scale),
     )
     return Experiment(
-        "memorised",
+        "memorized",
         "An LM that memorizes",
         ("tab:overfit", "app:overfitting", "appendix E.6", "app:failed"),
         conditions,
@@ -81,4 +81,4 @@ def together(scale: Scale) -> Experiment:
     datastores at once."""
     heads = (with_head(scale, seed) for seed in range(scale.learning.seeds))
     conditions = (two_stores(scale), *heads)
-    return Experiment("together", "Two reasons at once", (), conditions)
+    return Experiment("both-reasons", "Two reasons at once", (), conditions)

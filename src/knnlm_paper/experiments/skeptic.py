@@ -18,7 +18,7 @@ def neighbor_counts(scale: Scale) -> Experiment:
     """k from one to thousands, exact and approximate, all from one search each."""
     retrieval = replace(paper_retrieval(scale), k=max(scale.ks))
     return Experiment(
-        "neighbours",
+        "neighbor-counts",
         "How many neighbors",
         (),
         tuple(NeighborCounts(a, scale.ks) for a in (exactly(retrieval), retrieval)),
@@ -40,7 +40,7 @@ def full_datastore(scale: Scale) -> Experiment:
     conditions = tuple(
         FullDatastore(Checkpoint(lm), state) for lm in scale.seeds for state in STATES
     )
-    return Experiment("unmasked", "All entries vote, without a mask", (), conditions)
+    return Experiment("full-datastore", "All entries vote, without a mask", (), conditions)
 
 
 def components(scale: Scale) -> Experiment:

@@ -142,7 +142,7 @@ SECTIONS = (
         "tab:overfit",
         "ruled out",
         ("appendix E.6.1",),
-        ("memorised",),
+        ("memorized",),
     ),
     PaperSection(
         "Appendix E.6.2: soft labels",

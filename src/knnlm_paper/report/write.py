@@ -18,13 +18,14 @@ MARKDOWN, PAGE, FIGURES, CSV = "RESULTS.md", "results.html", "figures", "csv"
 _INTRODUCTION = (
     "Made from the records by `knnlm reproduce --report`. What it means is in "
     "[why.md](../../why.md).",
-    "A change in a table is of test perplexity per word, as the paper's are, and in a figure per "
-    "token, with a 95 % interval from a paired bootstrap over documents; minus is better. *At "
-    "one τ for all* is how the paper compares: at the τ that is best for its own setting. A claim does not hold where its effect "
-    "is surely below its margin (0.5 %, or half of the paper's effect where that is smaller), "
-    "holds where else the whole interval is on its side and the seeds agree, and is undecided "
-    "otherwise. Claims that two things are alike hold where the interval lies within the margin. "
-    "Intervals know nothing of other LMs, texts or indexes. Ids of claims are in brackets.",
+    "A change in a table is of test perplexity per word, as the paper's are, and in a figure "
+    "per token, with a 95 % interval from a paired bootstrap over documents; minus is better. "
+    "*At one τ for all* is how the paper compares: at the τ that is best for its own setting. A "
+    "claim does not hold where its effect is surely below its margin (0.5 %, or half of the "
+    "paper's effect where that is smaller), holds where else the whole interval is on its side "
+    "and the seeds agree, and is undecided otherwise. Claims that two things are alike hold "
+    "where the interval lies within the margin. Intervals know nothing of other LMs, texts or "
+    "indexes. Ids of claims are in brackets.",
 )
 
 
