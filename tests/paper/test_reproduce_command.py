@@ -91,6 +91,14 @@ def test_a_label_names_its_experiment(tmp_path: Path, capsys: pytest.CaptureFixt
     }
 
 
+def test_every_command_of_a_committed_record_names_an_experiment() -> None:
+    records = Results.open(Path(__file__).parents[2] / "docs" / "results" / "laptop").records
+    named = {record.provenance.command.split()[2] for record in records.values()}
+    assert len(named) == 29
+    for name in named:
+        assert chosen(SMOKE_SCALE, [name]), name
+
+
 def test_the_papers_own_scale_is_planned_with_its_constants(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

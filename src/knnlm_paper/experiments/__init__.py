@@ -104,12 +104,8 @@ def chosen(scale: Scale, names: list[str]) -> tuple[Experiment, ...]:
         known[earlier] = known[name]
     for name in names:
         if name != "all" and name not in known:
-            raise unknown(
-                "experiment",
-                name,
-                ["all", *(known.keys() - _EARLIER_NAMES)],
-                "see 'knnlm reproduce --list'",
-            )
+            choices = ["all", *sorted(known.keys() - _EARLIER_NAMES)]
+            raise unknown("experiment", name, choices, "see 'knnlm reproduce --list'")
     if "all" in names:
         return every
     wanted = [experiment for name in names for experiment in known[name]]
