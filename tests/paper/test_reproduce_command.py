@@ -9,6 +9,7 @@ from knnlm.cli.main import run
 from knnlm_paper.conditions import FullDatastore
 from knnlm_paper.experiments import all_experiments, capacity, chosen
 from knnlm_paper.plan import plan
+from knnlm_paper.results import Results
 from knnlm_paper.scales import SCALES, SMOKE_SCALE
 
 pytestmark = pytest.mark.pipeline
