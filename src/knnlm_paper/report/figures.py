@@ -18,6 +18,7 @@ from knnlm_paper.results import Results
 from knnlm_paper.retrieval import Retrieval, exactly, paper_retrieval
 
 PER_TOKEN = "change per token, % (minus is better)"
+_BEST = "Best: at its lowest validation loss."
 _INTERVALS = "Lines are 95 % intervals over documents."
 
 
@@ -110,12 +111,12 @@ def regimes_figures(results: Results) -> list[Figure]:
     return [
         figure(
             "regimes-index",
-            "An index instead of exact search, each at its own τ.",
+            f"An index instead of exact search, each at its own τ. {_BEST}",
             "by_index",
         ),
         figure(
             "regimes-att",
-            "att instead of ffn, exact search, each at its own τ.",
+            f"att instead of ffn, exact search, each at its own τ. {_BEST}",
             "att",
         ),
         figure(
@@ -164,11 +165,11 @@ def shares_figure(results: Results) -> Figure | None:
 
 
 _BESIDE = (
-    ("beside 1 LM", "neighbors-help-1-lm@calibrated"),
-    ("beside 2 LMs", "neighbors-help-2-lms@calibrated"),
-    ("beside 3 LMs", "neighbors-help-3-lms@calibrated"),
-    ("beside 4 LMs", "neighbors-help-4-lms@calibrated"),
-    ("beside an LM that memorizes", "neighbors-help-beside-memory@calibrated"),
+    ("on top of the LM alone", "neighbors-help-1-lm@calibrated"),
+    ("of 2 LMs mixed", "neighbors-help-2-lms@calibrated"),
+    ("of 3 LMs mixed", "neighbors-help-3-lms@calibrated"),
+    ("of 4 LMs mixed", "neighbors-help-4-lms@calibrated"),
+    ("of the LM and one that memorizes", "neighbors-help-beside-memory@calibrated"),
 )
 
 

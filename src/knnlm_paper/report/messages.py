@@ -5,7 +5,7 @@ from knnlm_paper.results import Results
 
 _MESSAGES = {
     "ladder": "Neighbors help the LM, and help it as much once it is calibrated",
-    "reasons": "Once each setting has its own temperature, little is left of the other reasons",
+    "reasons": "With a fitted temperature, searching by att or by an index gains nothing",
     "regimes-index": "Approximate search beats exact search in no LM",
     "regimes-att": "att beats ffn only in an LM that has barely been trained",
     "regimes-gain": "The less an LM knows of its text, the more neighbors help",
