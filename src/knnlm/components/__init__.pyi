@@ -2,6 +2,7 @@ from .base import Component as Component
 from .base import LearnedComponent as LearnedComponent
 from .base import Loader as Loader
 from .base import Logs as Logs
+from .base import Predicted as Predicted
 from .base import Queries as Queries
 from .base import QueryArrays as QueryArrays
 from .base import SavedState as SavedState

@@ -89,6 +89,13 @@ class ScoredTokens(NamedTuple):
     neighbors: Neighbors | None
 
 
+class Predicted(NamedTuple):
+    """log p over the vocabulary (B, V), and the neighbors that voted (None: nothing retrieved)."""
+
+    logprobs: torch.Tensor
+    neighbors: Neighbors | None
+
+
 class SavedState(NamedTuple):
     """A component taken apart for its file: its kind, its tensors, and its other fields as JSON."""
 
@@ -246,6 +253,37 @@ class Component(ABC):
         """
         logs = self.logprobs(states).gather(1, targets[:, None])[:, 0]
         return ScoredTokens(logs.double().cpu().numpy(), None)
+
+    def predict(self, states: torch.Tensor, k: int | None = None) -> Predicted:
+        """log p over the vocabulary, with what was retrieved for it.
+
+        Args:
+            states: Hidden states (B, X), as `logprobs` takes them.
+            k: How many of the nearest neighbors vote, if fewer than the component's own; for a
+                component that retrieves nothing it means nothing.
+
+        Returns:
+            log p (B, V), and the neighbors if the component retrieves.
+
+        Raises:
+            KnnlmError: The component searches, and a state does not fit the datastore's type.
+        """
+        return Predicted(self.logprobs(states), None)
+
+    def retrieve(self, states: torch.Tensor, k: int) -> Neighbors | None:
+        """The k nearest entries of hidden states, more than vote if asked for.
+
+        Args:
+            states: Hidden states (B, X), as `logprobs` takes them.
+            k: How many.
+
+        Returns:
+            The neighbors, nearest first; None where the component retrieves nothing.
+
+        Raises:
+            KnnlmError: A state does not fit the datastore's type.
+        """
+        return None
 
     def prepare(self) -> None:
         """Open what it needs, so that an error comes now and not in the middle of a text.

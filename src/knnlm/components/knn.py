@@ -23,6 +23,7 @@ from knnlm.components.base import (
     Component,
     Loader,
     Logs,
+    Predicted,
     Queries,
     SavedState,
     ScoredTokens,
@@ -105,7 +106,7 @@ class KNN(Component):
         entries = loader.datastore(cls.kind)
         return cls(entries, Retrieval.from_json(state.fields), float(state.fields["tau"]))
 
-    def neighbors(self, states: torch.Tensor) -> Neighbors:
+    def neighbors(self, states: torch.Tensor, k: int | None = None) -> Neighbors:
         """Neighbors of hidden states (B, D), rounded as the datastore's are."""
         dtype = self.entries.dtype
         rounded = states.detach().to(getattr(torch, dtype)).cpu()
@@ -113,14 +114,21 @@ class KNN(Component):
             raise KnnlmError(
                 f"a hidden state does not fit the datastore's {dtype}: build it with dtype float32"
             )
-        return self.search(rounded.numpy())
+        return self.search(rounded.numpy(), k)
 
     def logprobs(self, states: torch.Tensor) -> torch.Tensor:
         """log p_kNN over the vocabulary (B, V) for hidden states (B, D), on their device."""
-        logs = vocabulary_logprobs(
-            self.neighbors(states), self.entries.targets, self.vocab_size, self.tau
-        )
-        return logs.to(states.device)
+        return self.predict(states).logprobs
+
+    def predict(self, states: torch.Tensor, k: int | None = None) -> Predicted:
+        """The same, with the neighbors that voted."""
+        near = self.neighbors(states).head(self.retrieval.k if k is None else k)
+        logs = vocabulary_logprobs(near, self.entries.targets, self.vocab_size, self.tau)
+        return Predicted(logs.to(states.device), near)
+
+    def retrieve(self, states: torch.Tensor, k: int) -> Neighbors:
+        """The k nearest entries of hidden states, also more than vote."""
+        return self.neighbors(states, k)
 
     def score_tokens(self, states: torch.Tensor, targets: torch.Tensor) -> ScoredTokens:
         """log p_kNN of one token for each hidden state, and the neighbors that voted."""

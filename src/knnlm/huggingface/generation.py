@@ -15,7 +15,7 @@ from knnlm.argument_types import check_type
 from knnlm.errors import UsageError
 from knnlm.huggingface.model import KNNLMForCausalLM
 from knnlm.progress import log
-from knnlm.text import CONTEXT_TOKENS_KEPT, decode_continuation, encode_chat, encode_prompt
+from knnlm.text import TextPieces, decode_continuation, encode_chat, encode_prompt
 
 Stream = Callable[[str], None]
 """Called with pieces of text as they come."""
@@ -207,31 +207,22 @@ def _continue(
 
 
 class _Streamer(transformers.generation.BaseStreamer):  # type: ignore[misc]
-    """Hands text to a function as soon as it is certain.
-
-    Decoded from the prompt's last tokens on: alone, a token may lose its leading space or be half a
-    letter.
-    """
+    """Hands text to a function as soon as it is certain."""
 
     def __init__(self, tokenizer: Any, prompt: list[int], stream: Stream) -> None:
-        self.tokenizer, self.stream = tokenizer, stream
-        self.ids = prompt[-CONTEXT_TOKENS_KEPT:]
-        self.shown = len(decode_continuation(tokenizer, [], self.ids))
+        self.pieces, self.stream = TextPieces(tokenizer, prompt), stream
         self.prompt_came = False
 
     def put(self, value: torch.Tensor) -> None:
         """Take the prompt, which comes first, and then a token at a time."""
         if self.prompt_came:
-            self.ids += value.flatten().tolist()
-            self._show(final=False)
+            self._show(self.pieces.add(*value.flatten().tolist()))
         self.prompt_came = True
 
     def end(self) -> None:
         """Show what was held back."""
-        self._show(final=True)
+        self._show(self.pieces.end())
 
-    def _show(self, final: bool) -> None:
-        text = decode_continuation(self.tokenizer, [], self.ids)
-        if len(text) > self.shown and (final or not text.endswith("\N{REPLACEMENT CHARACTER}")):
-            self.stream(text[self.shown :])
-            self.shown = len(text)
+    def _show(self, piece: str) -> None:
+        if piece:
+            self.stream(piece)

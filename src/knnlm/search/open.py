@@ -1,7 +1,6 @@
 """A retrieval opened: the function from hidden states to their neighbors."""
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
@@ -11,8 +10,13 @@ from knnlm.search.index import open_index
 from knnlm.search.neighbors import Neighbors
 from knnlm.search.retrieval import Retrieval, check_index
 
-Search = Callable[[NDArray[Any]], Neighbors]
-"""From hidden states (Q, D) to their neighbors (Q, k)."""
+
+class Search(Protocol):
+    """From hidden states (Q, D) to their neighbors (Q, k)."""
+
+    def __call__(self, states: NDArray[Any], k: int | None = None) -> Neighbors:
+        """The k nearest entries of each state; None is the k of the retrieval."""
+        ...
 
 
 def open_search(store: Entries, retrieval: Retrieval) -> Search:
@@ -32,12 +36,18 @@ def open_search(store: Entries, retrieval: Retrieval) -> Search:
         >>> neighbors = search(states)  # states (Q, D), neighbors (Q, 8)
     """
     check_index(store, retrieval)
-    keys, metric, k = store.key(retrieval.key), retrieval.metric, retrieval.k
+    keys, metric = store.key(retrieval.key), retrieval.metric
     if retrieval.score == "exact":
         store.verify(retrieval.key)
-    if retrieval.index is None:
-        return lambda states: exact_search(states, keys, k, metric)
-    index = open_index(store, retrieval.index)
-    if retrieval.score == "index":
-        return lambda states: index.search(states, k)
-    return lambda states: with_exact_scores(index.search(states, k), states, keys, metric)
+    index = None if retrieval.index is None else open_index(store, retrieval.index)
+
+    def search(states: NDArray[Any], k: int | None = None) -> Neighbors:
+        k = retrieval.k if k is None else k
+        if index is None:
+            return exact_search(states, keys, k, metric)
+        near = index.search(states, k)
+        if retrieval.score == "index":
+            return near
+        return with_exact_scores(near, states, keys, metric)
+
+    return search

@@ -16,6 +16,7 @@ from .naming import open_for_datastore as open_for_datastore
 from .naming import open_text as open_text
 from .naming import text_as_json as text_as_json
 from .naming import text_from_json as text_from_json
+from .pieces import TextPieces as TextPieces
 from .portions import Excerpts as Excerpts
 from .portions import FirstDocuments as FirstDocuments
 from .portions import HeldOut as HeldOut
