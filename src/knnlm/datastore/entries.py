@@ -198,6 +198,22 @@ class Entries:
         tokens: NDArray[np.int32] = self.table.columns["target"].read(first, entry)
         return tokens
 
+    def continuation(self, entry: int, after: int) -> NDArray[np.int32]:
+        """The tokens that follow an entry's target in its document.
+
+        Args:
+            entry: Number of the entry.
+            after: How many tokens at most.
+
+        Returns:
+            Token ids, in the order of the text.
+        """
+        stop = min(entry + 1 + after, self.count)
+        documents = self.table.columns["document"].read(entry, stop)
+        same = int((documents == documents[0]).sum())
+        tokens: NDArray[np.int32] = self.table.columns["target"].read(entry + 1, entry + same)
+        return tokens
+
     @property
     def document_numbers(self) -> NDArray[np.int32]:
         """The number of every entry's document, from 0."""

@@ -30,6 +30,7 @@ from .tokenizer import decode_continuation as decode_continuation
 from .tokenizer import decode_documents as decode_documents
 from .tokenizer import encode_chat as encode_chat
 from .tokenizer import encode_documents as encode_documents
+from .tokenizer import encode_messages as encode_messages
 from .tokenizer import encode_prompt as encode_prompt
 from .tokenizer import joined_tokens as joined_tokens
 from .tokenizer import reading_as_text as reading_as_text

@@ -274,14 +274,30 @@ def encode_chat(tokenizer: Any, message: str) -> list[int]:
         UsageError: The message is not valid Unicode, or the model has no chat template.
         KnnlmError: transformers is too old to keep special tokens out of messages.
     """
-    _check_unicode(message)
+    return encode_messages(tokenizer, [{"role": "user", "content": message}])
+
+
+def encode_messages(tokenizer: Any, messages: Sequence[Mapping[str, str]]) -> list[int]:
+    """Encode a conversation as the model's chat template has it, up to where the answer begins.
+
+    Args:
+        tokenizer: A Hugging Face tokenizer.
+        messages: Each with a "role" and its "content".
+
+    Raises:
+        UsageError: A message is not valid Unicode, the model has no chat template, or the template
+            refuses the messages.
+        KnnlmError: transformers is too old to keep special tokens out of messages.
+    """
+    for message in messages:
+        _check_unicode(message["content"])
     if not getattr(tokenizer, "chat_template", None):
         raise UsageError("this model has no chat template: leave out `chat`")
     if _CONTROL_TOKENS not in inspect.signature(tokenizer.apply_chat_template).parameters:
         raise KnnlmError("this transformers cannot keep special tokens out of messages: update it")
     try:
         ids: list[int] = tokenizer.apply_chat_template(
-            [{"role": "user", "content": message}],
+            [dict(message) for message in messages],
             add_generation_prompt=True,
             sanitize_control_tokens=True,
             return_dict=False,

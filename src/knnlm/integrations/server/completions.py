@@ -1,0 +1,276 @@
+"""Requests of the OpenAI API → texts for the engine → answers, whole or as a stream."""
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from knnlm.errors import UsageError
+from knnlm.files import finite
+from knnlm.integrations.server.continuation import Choosing, Continuation, NewText, TokenLogs
+from knnlm.integrations.server.engine import Engine
+from knnlm.integrations.server.predictor import Mixing, Predictor
+from knnlm.integrations.server.schemas import CompletionRequest, GeneratingRequest, KNNField
+from knnlm.integrations.server.scoring import prompt_logs
+from knnlm.integrations.server.sources import described
+from knnlm.text import decode_continuation, encode_prompt
+
+
+class NotFound(UsageError):
+    """There is no such model."""
+
+
+@dataclass(frozen=True)
+class Served:
+    """What is served, and under which name.
+
+    Args:
+        name: The model's name; NAME:base is the base LM alone.
+        predictor: The model.
+        engine: Runs it.
+        ends: Tokens at which a text ends.
+    """
+
+    name: str
+    predictor: Predictor
+    engine: Engine
+    ends: frozenset[int]
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """The kNN-LM's and the base LM's."""
+        return self.name, f"{self.name}:base"
+
+    def mixing(self, model: str | None, knn: KNNField) -> Mixing:
+        """What a request mixes.
+
+        Raises:
+            NotFound: There is no such model.
+            UsageError: A setting is unknown or out of range.
+        """
+        if model is not None and model not in self.names:
+            raise NotFound(f"there is no model {model!r} here: use {' or '.join(self.names)}")
+        lam = 0.0 if model == self.names[1] else knn.lam
+        return self.predictor.mixing(lam, knn.tau, knn.k, knn.component)
+
+    def room(self, prompt: int, wanted: int | None, default: int) -> int:
+        """How many tokens may be added to a prompt.
+
+        Raises:
+            UsageError: The prompt, or what is asked for, does not fit into the model.
+        """
+        longest = self.predictor.longest
+        if longest is None:
+            return default if wanted is None else wanted
+        if prompt > longest:
+            raise UsageError(
+                f"the prompt has {prompt:,} tokens but the model reads at most {longest:,}: "
+                "shorten it"
+            )
+        room = longest - prompt + 1  # the last token is not read
+        if wanted is None:
+            return min(default, room)
+        if wanted > room:
+            raise UsageError(
+                f"only {room:,} tokens fit behind this prompt: ask for fewer than {wanted:,}"
+            )
+        return wanted
+
+
+class Prompt(NamedTuple):
+    """A prompt, and the text that echo returns."""
+
+    tokens: list[int]
+    text: str
+
+
+def prompts_of(request: CompletionRequest, predictor: Predictor) -> list[Prompt]:
+    """The prompts of a request, which may be texts or tokens.
+
+    Raises:
+        UsageError: A token is outside the vocabulary, or a text is not valid.
+    """
+    given: Any = request.prompt
+    if isinstance(given, str) or isinstance(given[0], int):
+        given = [given]
+    return [_prompt(each, predictor) for each in given]
+
+
+def _prompt(given: str | list[int], predictor: Predictor) -> Prompt:
+    if isinstance(given, str):
+        return Prompt(encode_prompt(predictor.tokenizer, given), given)
+    size = predictor.lm.vocab_size
+    if max(given) >= size:
+        raise UsageError(f"token {max(given)} is outside the vocabulary of {size} entries")
+    return Prompt(list(given), decode_continuation(predictor.tokenizer, [], given, special=True))
+
+
+def choosing_of(request: GeneratingRequest, choice: int, predictor: Predictor) -> Choosing:
+    """How the tokens of one choice are chosen; choices of one request draw differently."""
+    bias = []
+    for token, value in (request.logit_bias or {}).items():
+        if not token.isdecimal() or int(token) >= predictor.lm.vocab_size:
+            raise UsageError(f"logit_bias names {token!r}, which is no token of this model")
+        bias.append((int(token), value))
+    return Choosing(
+        temperature=request.temperature,
+        top_p=request.top_p,
+        presence_penalty=request.presence_penalty,
+        frequency_penalty=request.frequency_penalty,
+        logit_bias=tuple(bias),
+        seed=None if request.seed is None else (request.seed + choice) % (1 << 63),
+    )
+
+
+class Event(NamedTuple):
+    """Something new in one choice."""
+
+    choice: int
+    new: NewText | Exception
+
+
+class Running:
+    """The texts of one request while they are continued; they end when this is closed."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine, self._queue = engine, asyncio.Queue[Event]()
+        self._loop, self.texts = asyncio.get_running_loop(), list[Continuation]()
+
+    def add(self, **fields: Any) -> None:
+        """A further text; it begins with `begin`."""
+        choice = len(self.texts)
+
+        def emit(new: NewText | Exception) -> None:
+            try:
+                self._loop.call_soon_threadsafe(self._queue.put_nowait, Event(choice, new))
+            except RuntimeError:  # the loop has closed, and with it the connection
+                self.texts[choice].cancel()
+
+        self.texts.append(Continuation(emit=emit, **fields))
+
+    def begin(self) -> None:
+        """Hand all texts to the engine.
+
+        Raises:
+            TooBusy: There is no room for them.
+            ShuttingDown: The engine is closing.
+        """
+        self._engine.submit(self.texts)
+
+    async def events(self) -> AsyncIterator[Event]:
+        """What happens, until all texts have ended.
+
+        Raises:
+            Exception: What went wrong in one of them.
+        """
+        left = len(self.texts)
+        while left:
+            event = await self._queue.get()
+            if isinstance(event.new, Exception):
+                raise event.new
+            left -= event.new.finish is not None
+            yield event
+
+    def close(self) -> None:
+        """Give up what has not ended."""
+        for text in self.texts:
+            text.cancel()
+
+
+def identity(kind: str, name: str) -> dict[str, Any]:
+    """The fields that every answer begins with."""
+    object_ = {"cmpl": "text_completion", "chatcmpl": "chat.completion"}[kind]
+    return {
+        "id": f"{kind}-{uuid.uuid4().hex}",
+        "object": object_,
+        "created": int(time.time()),
+        "model": name,
+    }
+
+
+def used(prompt: int, new: int) -> dict[str, int]:
+    """How many tokens were read and written."""
+    return {"prompt_tokens": prompt, "completion_tokens": new, "total_tokens": prompt + new}
+
+
+class LogprobsBuilder:
+    """The `logprobs` of a completion: parallel lists, filled token by token."""
+
+    def __init__(self, tokenizer: Any, prompt: Sequence[int], offset: int) -> None:
+        self.tokenizer, self.before, self.offset = tokenizer, list(prompt), offset
+
+    def echo(self, prompt: "Prompt", logs: Sequence[TokenLogs]) -> dict[str, Any]:
+        """Those of a prompt; its first token is not predicted, and may not be part of its text."""
+        self.before, self.offset = [], 0
+        first = self._lists([(prompt.tokens[0], None)])
+        if not prompt.text.startswith(first["tokens"][0]):
+            self.offset = 0
+        rest = self._lists([(each.token, each) for each in logs])
+        return {name: first[name] + rest[name] for name in first}
+
+    def new(self, logs: TokenLogs) -> dict[str, Any]:
+        """Those of one new token."""
+        return self._lists([(logs.token, logs)])
+
+    def _lists(self, tokens: Sequence[tuple[int, TokenLogs | None]]) -> dict[str, Any]:
+        lists: dict[str, Any] = {
+            "tokens": [],
+            "token_logprobs": [],
+            "top_logprobs": [],
+            "text_offset": [],
+        }
+        for token, logs in tokens:
+            text = decode_continuation(self.tokenizer, self.before, [token], special=True)
+            lists["tokens"].append(text)
+            lists["token_logprobs"].append(None if logs is None else logs.logprob)
+            lists["top_logprobs"].append(None if logs is None else self._top(logs))
+            lists["text_offset"].append(self.offset)
+            self.before.append(token)
+            self.offset += len(text)
+        return finite(lists)
+
+    def _top(self, logs: TokenLogs) -> dict[str, float]:
+        """Tokens that spell the same text are one here; the more probable one is kept."""
+        named: dict[str, float] = {}
+        for token, log in logs.top:
+            text = decode_continuation(self.tokenizer, self.before, [token], special=True)
+            named.setdefault(text, log)
+        return named
+
+
+def merged(parts: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """The lists of several tokens, one behind the other."""
+    if not parts:
+        return None
+    return {name: [value for part in parts for value in part[name]] for name in parts[0]}
+
+
+def sources_json(served: Served, logs: TokenLogs, tau: float, count: int) -> dict[str, Any]:
+    """The `knn` field of a choice: where a token comes from."""
+    predictor, near = served.predictor, logs.neighbors
+    neighbors = []
+    if near is not None:
+        neighbors = described(predictor.entries, predictor.tokenizer, near, tau, count, logs.token)
+    fields = {
+        "id": logs.token,
+        "logprob": logs.logprob,
+        "lm_logprob": logs.lm_logprob,
+        "component_logprob": logs.component_logprob,
+        "neighbors": neighbors,
+    }
+    return finite(fields)
+
+
+async def echoed(
+    served: Served, prompt: Prompt, mixing: Mixing, top: int | None
+) -> dict[str, Any] | None:
+    """The logprobs of a prompt, if they were asked for."""
+    if top is None:
+        return None
+    predictor = served.predictor
+    served.room(len(prompt.tokens) - 1, 0, 0)
+    future = served.engine.call(lambda: prompt_logs(predictor, prompt.tokens, mixing, top))
+    logs = await asyncio.wrap_future(future)
+    return LogprobsBuilder(predictor.tokenizer, [], 0).echo(prompt, logs)

@@ -1,0 +1,183 @@
+"""The one thread that runs the model. Texts wait for it, join a batch, and leave when they end.
+
+Every step gives each text of the batch one more token. Between two steps at most one waiting prompt
+is read and one other call is answered, so that long prompts hold nobody up for long. What would
+have to wait too long is refused at once.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from knnlm.integrations.server.batch import Batch
+from knnlm.integrations.server.continuation import Continuation
+from knnlm.integrations.server.predictor import Predictor
+from knnlm.progress import log
+
+T = TypeVar("T")
+
+
+class TooBusy(Exception):
+    """There is no room for another request: try again later."""
+
+
+class ShuttingDown(Exception):
+    """The server takes no more requests."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capacity:
+    """How much is done at once.
+
+    Attributes:
+        batch: Texts that take a step together.
+        waiting: Texts and calls that may wait for their turn.
+    """
+
+    batch: int = 8
+    waiting: int = 64
+
+
+class Engine:
+    """Runs a model for many requests.
+
+    Args:
+        predictor: The model; nobody else may call it while the engine runs.
+        capacity: How much is done at once.
+    """
+
+    def __init__(self, predictor: Predictor, capacity: Capacity) -> None:
+        self.predictor, self.capacity = predictor, capacity
+        self._batch = Batch(predictor)
+        self._texts: deque[Continuation] = deque()
+        self._calls: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
+        self._changed = threading.Condition()
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="knnlm-engine", daemon=True)
+        self._thread.start()
+
+    @property
+    def active(self) -> int:
+        """Texts that are being continued."""
+        return len(self._batch)
+
+    @property
+    def waiting(self) -> int:
+        """Texts and calls that wait for their turn."""
+        return len(self._texts) + len(self._calls)
+
+    @property
+    def closing(self) -> bool:
+        """Whether nothing new is taken."""
+        return self._closing
+
+    def submit(self, texts: Sequence[Continuation]) -> None:
+        """Let texts be continued, all of them or none.
+
+        Raises:
+            TooBusy: Too many wait already.
+            ShuttingDown: The engine is closing.
+        """
+        with self._changed:
+            self._make_room(len(texts))
+            self._texts.extend(texts)
+            self._changed.notify()
+
+    def call(self, work: Callable[[], T]) -> "Future[T]":
+        """Let the engine's thread do something with the model.
+
+        Raises:
+            TooBusy: Too many wait already.
+            ShuttingDown: The engine is closing.
+        """
+        future: Future[T] = Future()
+        with self._changed:
+            self._make_room(1)
+            self._calls.append((work, future))
+            self._changed.notify()
+        return future
+
+    def close(self, seconds: float) -> bool:
+        """Take nothing new, finish what has begun, and end the thread.
+
+        Args:
+            seconds: How long to wait for that; what is left then is given up.
+
+        Returns:
+            Whether everything was finished.
+        """
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        self._thread.join(seconds)
+        finished = not self._thread.is_alive()
+        if not finished:
+            for text in (*self._batch.texts, *self._texts):
+                text.cancel()
+            self._thread.join(seconds)
+        return finished
+
+    def _make_room(self, count: int) -> None:
+        if self._closing:
+            raise ShuttingDown
+        self._drop_cancelled()
+        room = self.capacity.waiting + max(0, self.capacity.batch - self.active)
+        if self.waiting + count > room:
+            raise TooBusy
+
+    def _drop_cancelled(self) -> None:
+        self._texts = deque(text for text in self._texts if not text.cancelled)
+        self._calls = deque(call for call in self._calls if not call[1].cancelled())
+
+    def _run(self) -> None:
+        while self._wait():
+            self._answer_a_call()
+            self._begin_a_text()
+            if len(self._batch):
+                self._step()
+        self._batch.clear()
+
+    def _wait(self) -> bool:
+        """Wait until there is work. False when the engine has closed and all is done."""
+        with self._changed:
+            while True:
+                self._drop_cancelled()
+                if self._texts or self._calls or len(self._batch):
+                    return True
+                if self._closing:
+                    return False
+                self._changed.wait()
+
+    def _answer_a_call(self) -> None:
+        with self._changed:
+            work, future = self._calls.popleft() if self._calls else (None, None)
+        if work is None or future is None or not future.set_running_or_notify_cancel():
+            return
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    def _begin_a_text(self) -> None:
+        with self._changed:
+            if not self._texts or len(self._batch) >= self.capacity.batch:
+                return
+            text = self._texts.popleft()
+        if text.cancelled:
+            return
+        try:
+            self._batch.begin(text)
+        except Exception as error:
+            text.fail(error)
+
+    def _step(self) -> None:
+        try:
+            self._batch.step()
+        except Exception as error:
+            log.error(f"a step of generation failed: {error}")
+            for text in self._batch.texts:
+                text.fail(error)
+            self._batch.clear()

@@ -1,0 +1,83 @@
+"""What refusals look like: the status, and a body as OpenAI clients expect it."""
+
+from typing import Any
+
+import orjson
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException
+
+from knnlm.errors import KnnlmError
+from knnlm.integrations.server.completions import NotFound
+from knnlm.integrations.server.engine import ShuttingDown, TooBusy
+from knnlm.integrations.server.guards import error_json
+from knnlm.integrations.server.schemas import ErrorResponse
+
+ERRORS: dict[int | str, dict[str, Any]] = {
+    400: {"model": ErrorResponse, "description": "The request cannot be answered"},
+    401: {"model": ErrorResponse, "description": "A token is needed"},
+    403: {"model": ErrorResponse, "description": "The request comes from another web page"},
+    404: {"model": ErrorResponse, "description": "There is no such model or page"},
+    413: {"model": ErrorResponse, "description": "The request is too large"},
+    415: {"model": ErrorResponse, "description": "The request is not JSON"},
+    421: {"model": ErrorResponse, "description": "The request names another host"},
+    429: {"model": ErrorResponse, "description": "Too many requests wait: try again later"},
+    503: {"model": ErrorResponse, "description": "The server is shutting down"},
+}
+
+
+def error_of(error: Exception) -> tuple[int, dict[str, Any]]:
+    """The status and the body of a refusal."""
+    match error:
+        case TooBusy():
+            return 429, error_json("too many requests wait: try again later", 429, "too_busy")
+        case ShuttingDown():
+            return 503, error_json("the server is shutting down", 503, "shutting_down")
+        case NotFound():
+            return 404, error_json(str(error), 404, "model_not_found")
+        case KnnlmError():
+            return 400, error_json(str(error).replace("`", ""), 400, "bad_request")
+    return 500, error_json("something went wrong in the server", 500)
+
+
+def add_errors(app: FastAPI) -> None:
+    """Word every refusal as OpenAI clients expect it."""
+
+    async def known(_: Request, error: Exception) -> Response:
+        status, body = error_of(error)
+        headers = {"retry-after": "1"} if status in (429, 503) else {}
+        return Response(orjson.dumps(body), status, headers, media_type="application/json")
+
+    async def invalid(_: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        if _.scope.get("knnlm.too_large"):
+            body = error_json("the request is too large", 413, "too_large")
+            return Response(orjson.dumps(body), 413, media_type="application/json")
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"] if part != "body")
+        body = error_json(f"{where or 'the body'}: {first['msg']}", 400, "bad_request", where)
+        return Response(orjson.dumps(body), 400, media_type="application/json")
+
+    async def http(_: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        body = error_json(str(error.detail), error.status_code)
+        return Response(
+            orjson.dumps(body), error.status_code, error.headers, media_type="application/json"
+        )
+
+    for kind in (KnnlmError, TooBusy, ShuttingDown):
+        app.add_exception_handler(kind, known)
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(HTTPException, http)
+    app.add_exception_handler(Exception, known)
+
+
+def document_errors(app: FastAPI) -> None:
+    """FastAPI documents 422 for invalid requests; here they get 400."""
+    schema = app.openapi()
+    for operations in schema["paths"].values():
+        for operation in operations.values():
+            operation["responses"].pop("422", None)
+    for name in ("HTTPValidationError", "ValidationError"):
+        schema["components"]["schemas"].pop(name, None)

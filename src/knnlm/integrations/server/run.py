@@ -1,0 +1,127 @@
+"""From a datastore to a running server, and back."""
+
+import socket
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from knnlm.api import KNNLM
+from knnlm.errors import KnnlmError, UsageError
+from knnlm.integrations.server.guards import LOOPBACK
+from knnlm.progress import log_result
+
+_MISSING = "serving needs {}: run pip install fastapi uvicorn prometheus-client orjson"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Address:
+    """Where a server listens, and who may ask.
+
+    Attributes:
+        host: The interface.
+        port: The port; 0 takes a free one.
+        token_file: A file whose first line is the bearer token.
+        public: Whether other machines may ask without a token.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8017
+    token_file: Path | None = None
+    public: bool = False
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        return self.host in LOOPBACK
+
+    def token(self) -> str | None:
+        """The bearer token, if there is one.
+
+        Raises:
+            UsageError: The file has none, or one is needed.
+        """
+        if self.token_file is None:
+            if not self.is_loopback and not self.public:
+                raise UsageError(
+                    f"{self.host} can be reached from other machines: give `token_file`, or "
+                    "`public` to let everyone in"
+                )
+            return None
+        try:
+            token = self.token_file.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"{self.token_file} cannot be read: give a text file") from error
+        if len(token) < 16 or not token.isascii() or any(c.isspace() for c in token):
+            raise UsageError(
+                f"{self.token_file} has no usable token: write 16 or more letters or digits into it"
+            )
+        return token
+
+
+def serve(
+    knnlm: KNNLM,
+    address: Address,
+    *,
+    name: str | None = None,
+    log_texts: bool = False,
+    on_ready: Callable[[str], None] | None = None,
+    **limits: Any,
+) -> None:
+    """Serve a model until it is interrupted; texts that are being continued are finished.
+
+    Args:
+        knnlm: The model, with tuned settings.
+        address: Where to listen.
+        name: The model's name in the API; by default the datastore's.
+        log_texts: Whether prompts may be in the log.
+        on_ready: Called with the address when the server answers.
+        **limits: `capacity`, `most_bytes` and `most_scored` of `ServerOptions`.
+
+    Raises:
+        KnnlmError: A package is missing, or the port is taken.
+        UsageError: A token is needed and not given.
+    """
+    token = address.token()
+    try:
+        import uvicorn
+
+        from knnlm.integrations.server.app import ServerOptions, build_app
+    except ImportError as error:
+        raise KnnlmError(_MISSING.format(error.name)) from error
+    listening = _listen(address)
+    with closing(listening):
+        options = ServerOptions(
+            name=name or Path(knnlm.store.entries.path).resolve().name,
+            token=token,
+            hosts=frozenset(LOOPBACK) if address.is_loopback else None,
+            log_texts=log_texts,
+            **limits,
+        )
+        app = build_app(knnlm, options)
+        host, port = listening.getsockname()[:2]
+        shown = f"[{host}]" if ":" in host else host
+        url = f"http://{shown}:{port}"
+        config = uvicorn.Config(
+            app, log_level="warning", access_log=False, server_header=False, lifespan="on"
+        )
+        server = uvicorn.Server(config)
+        log_result(f"serving {options.name} at {url} (Ctrl-C stops it)")
+        if on_ready is not None:
+            on_ready(url)
+        server.run(sockets=[listening])
+
+
+def _listen(address: Address) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((address.host, address.port))
+    except (OSError, OverflowError) as error:
+        listening.close()
+        raise KnnlmError(
+            f"cannot listen on {address.host}:{address.port} ({error}): choose another `port`"
+        ) from error
+    return listening

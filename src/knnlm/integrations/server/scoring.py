@@ -1,0 +1,250 @@
+"""A text token by token: what the LM gave, what the neighbors gave, and who they were.
+
+Everything here runs in the engine's thread."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from knnlm.files import finite
+from knnlm.integrations.server.continuation import TokenLogs, top_logs
+from knnlm.integrations.server.predictor import Mixing, Prediction, Predictor
+from knnlm.integrations.server.sources import described
+from knnlm.search import Neighbors
+from knnlm.text import decode_continuation
+
+
+class Scoring(NamedTuple):
+    """What is asked about a text."""
+
+    start: int
+    neighbors: int
+    """How many are described."""
+    top: int
+    votes: bool
+
+
+def prompt_logs(
+    predictor: Predictor, tokens: Sequence[int], mixing: Mixing, top: int
+) -> list[TokenLogs]:
+    """log P of each token of a prompt but the first, and of the most probable ones."""
+    logs: list[TokenLogs] = []
+    targets = list(tokens[1:])
+    if not targets:
+        return logs
+    for prediction in predictor.read(tokens[:-1]):
+        mixed = predictor.mixed(prediction, mixing)
+        for row in range(len(prediction.lm)):
+            token = targets[len(logs)]
+            component = None if mixed.component is None else float(mixed.component[row, token])
+            log, lm = float(mixed.logs[row, token]), float(prediction.lm[row, token])
+            logs.append(TokenLogs(token, log, top_logs(mixed.logs[row], top), lm, component, None))
+    return logs
+
+
+def score(
+    predictor: Predictor, tokens: Sequence[int], mixing: Mixing, asked: Scoring
+) -> dict[str, Any]:
+    """The answer of /api/score.
+
+    Args:
+        predictor: The model.
+        tokens: The text.
+        mixing: What is mixed with the LM.
+        asked: What is asked about it.
+    """
+    described_tokens: list[dict[str, Any]] = []
+    votes = _Votes(predictor, mixing) if asked.votes and mixing.k is not None else None
+    first = 1
+    for prediction in predictor.read(tokens[:-1]):
+        count = len(prediction.lm)
+        skip = max(0, asked.start - first)
+        if skip < count:
+            rows = prediction.rows(slice(skip, None))
+            targets = list(tokens[first + skip : first + count])
+            described_tokens += _described(
+                predictor, rows, targets, tokens, first + skip, mixing, asked
+            )
+            if votes is not None:
+                votes.add(rows, targets)
+        first += count
+    answer: dict[str, Any] = {
+        "settings": settings_json(mixing),
+        "prompt": [_text(predictor, tokens, i) for i in range(min(asked.start, len(tokens)))],
+        "tokens": described_tokens,
+    }
+    if votes is not None:
+        answer["votes"] = votes.as_json()
+    return finite_numbers(answer)
+
+
+def settings_json(mixing: Mixing) -> dict[str, Any]:
+    """λ, τ, k and the component, as requests name them."""
+    return {
+        "component": mixing.component,
+        "lambda": mixing.lam,
+        "tau": mixing.tau,
+        "k": mixing.k,
+    }
+
+
+def finite_numbers(answer: dict[str, Any]) -> dict[str, Any]:
+    """JSON has no infinity: log 0 is null."""
+    arrays = answer.pop("votes", None)
+    cleaned: dict[str, Any] = finite(answer)
+    if arrays is not None:
+        cleaned["votes"] = arrays
+    return cleaned
+
+
+def _described(
+    predictor: Predictor,
+    prediction: Prediction,
+    targets: list[int],
+    tokens: Sequence[int],
+    first: int,
+    mixing: Mixing,
+    asked: Scoring,
+) -> list[dict[str, Any]]:
+    """The tokens whose predictions these are; `first` is the place of the first of them."""
+    mixed = predictor.mixed(prediction, mixing)
+    index = torch.tensor(targets, device=mixed.logs.device)[:, None]
+    chosen = mixed.logs.gather(1, index)
+    ranks = (mixed.logs > chosen).sum(1) + 1
+    answer = []
+    for row, token in enumerate(targets):
+        component = None if mixed.component is None else float(mixed.component[row, token])
+        near = None
+        if mixed.neighbors is not None:
+            near = Neighbors(
+                mixed.neighbors.ids[row : row + 1], mixed.neighbors.scores[row : row + 1]
+            )
+        answer.append(
+            {
+                "id": token,
+                "text": _text(predictor, tokens, first + row),
+                "lm_logprob": float(prediction.lm[row, token]),
+                "component_logprob": component,
+                "logprob": float(chosen[row]),
+                "rank": int(ranks[row]),
+                "lm_top": _named(predictor, tokens, first + row, prediction.lm[row], asked.top),
+                "top": _named(predictor, tokens, first + row, mixed.logs[row], asked.top),
+                "neighbors": []
+                if near is None
+                else described(
+                    predictor.entries,
+                    predictor.tokenizer,
+                    near,
+                    mixing.tau,
+                    asked.neighbors,
+                    token,
+                ),
+            }
+        )
+    return answer
+
+
+def _named(
+    predictor: Predictor, tokens: Sequence[int], place: int, logs: torch.Tensor, count: int
+) -> list[dict[str, Any]]:
+    before = list(tokens[:place])
+    return [
+        {
+            "id": token,
+            "text": decode_continuation(predictor.tokenizer, before, [token], special=True),
+            "logprob": log,
+        }
+        for token, log in top_logs(logs, count)
+    ]
+
+
+def _text(predictor: Predictor, tokens: Sequence[int], place: int) -> str:
+    before = list(tokens[max(0, place - 8) : place])
+    return decode_continuation(predictor.tokenizer, before, [int(tokens[place])], special=True)
+
+
+class _Votes:
+    """Every vote as arrays, and more neighbors than vote, so that the page can leave any document
+    out: without a document's entries, the next ones take their places."""
+
+    def __init__(self, predictor: Predictor, mixing: Mixing) -> None:
+        self.predictor, self.mixing = predictor, mixing
+        self.numbers = predictor.entries.document_numbers
+        self.positions: list[dict[str, Any]] = []
+        self.vocabulary: set[int] = set()
+        self.documents: dict[int, int] = {}
+
+    def add(self, prediction: Prediction, targets: list[int]) -> None:
+        """Further positions."""
+        assert self.mixing.k is not None
+        k = self.mixing.k
+        near = self.predictor.retrieve(prediction, self.mixing, 2 * k)
+        assert near is not None
+        for row in range(len(targets)):
+            ids = near.ids[row][near.ids[row] >= 0]
+            documents = self.numbers[ids]
+            length = enough_without_any(documents, k)
+            self.positions.append(
+                self._position(
+                    ids[:length], near.scores[row][:length], documents[:length], prediction.lm[row]
+                )
+            )
+
+    def _position(
+        self,
+        ids: NDArray[np.int64],
+        scores: NDArray[np.float32],
+        documents: NDArray[np.int32],
+        lm: torch.Tensor,
+    ) -> dict[str, Any]:
+        tokens = self.predictor.entries.targets[ids]
+        distinct, which = np.unique(tokens, return_inverse=True)
+        self.vocabulary.update(distinct.tolist())
+        for number in np.unique(documents).tolist():
+            self.documents.setdefault(number, len(self.documents))
+        local = np.array([self.documents[n] for n in documents.tolist()], np.int32)
+        logs = lm[torch.from_numpy(distinct.astype(np.int64))].double().cpu().numpy()
+        return {
+            "entries": ids,
+            "scores": scores.astype(np.float64),
+            "documents": local,
+            "distinct": distinct,
+            "lm_logprobs": np.maximum(logs, -1e30),
+            "which": which.astype(np.int32),
+        }
+
+    def as_json(self) -> dict[str, Any]:
+        """The arrays, what their tokens spell, and the names of their documents."""
+        entries, tokenizer = self.predictor.entries, self.predictor.tokenizer
+        return {
+            "positions": self.positions,
+            "vocabulary": {
+                str(token): decode_continuation(tokenizer, [], [token], special=True)
+                for token in sorted(self.vocabulary)
+            },
+            "documents": [entries.documents[number].name for number in self.documents],
+        }
+
+
+def enough_without_any(documents: NDArray[np.int32], k: int) -> int:
+    """How many of the nearest neighbors are needed so that k are left without any one document.
+
+    Args:
+        documents: The document of each neighbor, nearest first.
+        k: How many vote.
+
+    Returns:
+        The smallest such number; all there are, if they are not enough.
+
+    Example:
+        >>> enough_without_any(np.array([5, 5, 7, 7, 8, 5]), k=2)
+        4
+    """
+    for length in range(min(k, len(documents)), len(documents) + 1):
+        most = int(np.bincount(documents[:length]).max()) if length else 0
+        if length - most >= k:
+            return length
+    return len(documents)
