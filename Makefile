@@ -36,9 +36,10 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $(STAMP)
 
-# README.md and docs/why.md: sentences from docs/templates, numbers from records.
+# README.md and docs/why.md: sentences from docs/templates, numbers from records. The explorer's findings: docs/why.md.
 docs: $(STAMP)
 	$(BIN)/python docs/write.py
+	$(BIN)/python docs/findings_page.py
 
 clean:
 	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,1 +1,1 @@
-
+const EXAMPLES = { about: "", examples: [] };

@@ -26,7 +26,7 @@ from knnlm.integrations.server.engine import Capacity, Engine, ShuttingDown, Too
 from knnlm.integrations.server.errors import ERRORS, add_errors, document_errors, error_of
 from knnlm.integrations.server.guards import Guard
 from knnlm.integrations.server.metrics import Metrics
-from knnlm.integrations.server.pages import EXPLORER, page_file
+from knnlm.integrations.server.pages import explorer_files, page_file
 from knnlm.integrations.server.predictor import Predictor
 from knnlm.integrations.server.schemas import (
     ChatRequest,
@@ -193,10 +193,9 @@ def _add_routes(app: FastAPI, served: Served, options: ServerOptions) -> frozens
         """Counters for Prometheus."""
         return Response(app.state.metrics.page(), media_type="text/plain; version=0.0.4")
 
-    for name in EXPLORER:
-        app.get(f"/{'' if name == 'index.html' else name}", include_in_schema=False)(
-            page_file(name)
-        )
+    for name in explorer_files():
+        app.get(f"/{name}", include_in_schema=False)(page_file(name))
+    app.get("/", include_in_schema=False)(page_file("index.html"))
     return frozenset(route.path for route in app.routes if hasattr(route, "path"))
 
 

@@ -6,20 +6,26 @@ from pathlib import Path
 from fastapi.responses import Response
 
 FOLDER = Path(__file__).parents[1] / "explorer"
-EXPLORER = {
-    "index.html": "text/html; charset=utf-8",
-    "explorer.css": "text/css; charset=utf-8",
-    "explorer.js": "text/javascript; charset=utf-8",
-    "mixture.js": "text/javascript; charset=utf-8",
-    "examples.js": "text/javascript; charset=utf-8",
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
 }
+
+
+def explorer_files() -> list[str]:
+    """The names of all files of the explorer, below its folder."""
+    files = (file for file in FOLDER.rglob("*") if file.suffix in _TYPES)
+    return sorted(file.relative_to(FOLDER).as_posix() for file in files)
 
 
 def page_file(name: str) -> Callable[[], Awaitable[Response]]:
     """A route that returns one file."""
-    content = (FOLDER / name).read_bytes()
+    file = FOLDER / name
+    content, kind = file.read_bytes(), _TYPES[file.suffix]
 
     async def route() -> Response:
-        return Response(content, media_type=EXPLORER[name], headers={"cache-control": "no-cache"})
+        return Response(content, media_type=kind, headers={"cache-control": "no-cache"})
 
     return route

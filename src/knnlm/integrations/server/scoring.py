@@ -214,6 +214,7 @@ class _Votes:
             "distinct": distinct,
             "lm_logprobs": np.maximum(logs, -1e30),
             "which": which.astype(np.int32),
+            "all": len(ids) == self.predictor.entries.count,
         }
 
     def as_json(self) -> dict[str, Any]:
