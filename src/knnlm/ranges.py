@@ -12,6 +12,9 @@ PRECISIONS = ("float32", "bfloat16", "float16", "auto")
 """How a model computes."""
 
 
+_SMALLEST_TAU, _LARGEST_TAU = 1e-30, 1e30
+
+
 def check_dtype(dtype: str) -> None:
     """Raise a UsageError unless hidden states can be stored so."""
     if dtype not in DTYPES:
@@ -31,8 +34,8 @@ def check_lambda(lam: float) -> None:
 
 
 def check_temperature(tau: float) -> None:
-    """Raise a UsageError unless τ is a positive number."""
-    if not (math.isfinite(tau) and tau > 0):
+    """Raise a UsageError unless scores can be divided by τ: a positive number that fp32 can hold."""
+    if not (math.isfinite(tau) and _SMALLEST_TAU <= tau <= _LARGEST_TAU):
         raise UsageError(f"retrieval temperature {tau} is out of range: choose a number above 0")
 
 

@@ -11,6 +11,7 @@ from knnlm.integrations.server.predictor import Mixed, Mixing
 from knnlm.search import Neighbors
 from knnlm.text import TextPieces
 
+_GREEDY = 1e-5  # at a lower temperature the most probable token is chosen
 FinishReason = Literal["stop", "length"]
 
 
@@ -191,9 +192,9 @@ def choose(
             scores[token] += bias
         for token, count in counts.items():
             scores[token] -= how.presence_penalty + count * how.frequency_penalty
-    if how.temperature == 0:
+    if how.temperature < _GREEDY:
         return int(scores.argmax())
-    probabilities = (scores / how.temperature).softmax(-1)
+    probabilities = ((scores - scores.max()) / how.temperature).softmax(-1)
     if how.top_p < 1:
         probabilities = _most_probable(probabilities, how.top_p)
     return int(torch.multinomial(probabilities, 1, generator=generator))
@@ -203,7 +204,9 @@ def _most_probable(probabilities: torch.Tensor, share: float) -> torch.Tensor:
     """The most probable tokens whose probabilities sum to a share; at least one of them."""
     ordered, tokens = probabilities.sort(descending=True)
     before = ordered.cumsum(0) - ordered
-    kept = torch.where(before < share, ordered, torch.zeros_like(ordered))
+    within = before < share
+    within[0] = True  # however small the share
+    kept = torch.where(within, ordered, torch.zeros_like(ordered))
     return torch.zeros_like(probabilities).scatter(0, tokens, kept)
 
 

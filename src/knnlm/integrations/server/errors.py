@@ -1,5 +1,6 @@
 """What refusals look like: the status, and a body as OpenAI clients expect it."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -13,6 +14,7 @@ from knnlm.integrations.server.completions import NotFound
 from knnlm.integrations.server.engine import ShuttingDown, TooBusy
 from knnlm.integrations.server.guards import error_json
 from knnlm.integrations.server.schemas import ErrorResponse
+from knnlm.progress import log
 
 ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": ErrorResponse, "description": "The request cannot be answered"},
@@ -44,19 +46,20 @@ def error_of(error: Exception) -> tuple[int, dict[str, Any]]:
 def add_errors(app: FastAPI) -> None:
     """Word every refusal as OpenAI clients expect it."""
 
-    async def known(_: Request, error: Exception) -> Response:
+    async def known(request: Request, error: Exception) -> Response:
         status, body = error_of(error)
+        if status == 500:
+            log.error(f"{request.url.path} failed: {type(error).__name__}", exc_info=error)
         headers = {"retry-after": "1"} if status in (429, 503) else {}
         return Response(orjson.dumps(body), status, headers, media_type="application/json")
 
-    async def invalid(_: Request, error: Exception) -> Response:
+    async def invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        if _.scope.get("knnlm.too_large"):
+        if request.scope.get("knnlm.too_large"):
             body = error_json("the request is too large", 413, "too_large")
             return Response(orjson.dumps(body), 413, media_type="application/json")
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"] if part != "body")
-        body = error_json(f"{where or 'the body'}: {first['msg']}", 400, "bad_request", where)
+        where, what = _telling(error.errors())
+        body = error_json(f"{where or 'the body'}: {what}", 400, "bad_request", where)
         return Response(orjson.dumps(body), 400, media_type="application/json")
 
     async def http(_: Request, error: Exception) -> Response:
@@ -71,6 +74,15 @@ def add_errors(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, http)
     app.add_exception_handler(Exception, known)
+
+
+def _telling(errors: Sequence[Any]) -> tuple[str, str]:
+    """The field, and what is wrong with it. Where a field may be of several types, the error of the
+    one that was meant: not that it is of another type."""
+    error = max(errors, key=lambda each: (not each["type"].endswith("_type"), len(each["loc"])))
+    fields = [part for part in error["loc"] if part != "body"]
+    named = [str(part) for part in fields[:2] if str(part).isidentifier()]
+    return ".".join(named), str(error["msg"])
 
 
 def document_errors(app: FastAPI) -> None:
