@@ -34,7 +34,7 @@ def check_lambda(lam: float) -> None:
 
 
 def check_temperature(tau: float) -> None:
-    """Raise a UsageError unless scores can be divided by τ: a positive number that fp32 can hold."""
+    """Raise a UsageError unless scores can be divided by τ: positive, and not lost in fp32."""
     if not (math.isfinite(tau) and _SMALLEST_TAU <= tau <= _LARGEST_TAU):
         raise UsageError(f"retrieval temperature {tau} is out of range: choose a number above 0")
 
