@@ -92,7 +92,7 @@ def test_another_temperature_is_the_component_made_with_it(
     )
 
 
-@pytest.mark.parametrize("tau", [0.0, -1.0, float("nan"), float("inf")])
+@pytest.mark.parametrize("tau", [0.0, -1.0, float("nan"), float("inf"), 5e-324, 1e300])
 def test_a_temperature_out_of_range_is_refused(component: Component, tau: float) -> None:
     sentence = "temperature .* out of range: choose a number above 0"
     if isinstance(component, Mixture):

@@ -43,7 +43,8 @@ def server_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model folder with room for 128 tokens and a chat template."""
     folder = tmp_path_factory.mktemp("server-model")
     tokenizer = train_tokenizer((prose(number, 40) for number in range(8)), 300)
-    tokenizer.chat_template = "{{ bos_token }}{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant:"
+    each = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
+    tokenizer.chat_template = "{{ bos_token }}" + each + "assistant:"
     preset = dataclasses.replace(SMOKE, width=16, layers=2, heads=2, context=128)
     torch.manual_seed(0)
     new_model(preset, len(tokenizer), tokenizer.bos_token_id).save_pretrained(folder)

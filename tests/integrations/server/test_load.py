@@ -97,7 +97,7 @@ def test_what_has_begun_is_finished_when_the_server_stops(knnlm_model: KNNLM) ->
 
 def test_settings_do_not_leak_between_requests_of_one_batch(url: str) -> None:
     """Requests with different λ, τ, k and sampling share each step."""
-    bodies = [
+    bodies: list[dict[str, Any]] = [
         {"prompt": "the cat", "max_tokens": 20, "temperature": 0, "knn": knn}
         for knn in ({}, {"lambda": 0}, {"lambda": 1}, {"k": 1}, {"tau": 0.1, "lambda": 0.8})
     ]

@@ -12,8 +12,9 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 
 from knnlm import KNNLM
+from tests.conftest import prose
 from tests.integrations.server.asking import ask
-from tests.integrations.test_lm_eval import KINDS, TASK, prose
+from tests.integrations.test_lm_eval import KINDS, TASK
 
 pytestmark = pytest.mark.pipeline
 REQUESTS = 120  # for each operation; benchmarks/server.py sends thousands
