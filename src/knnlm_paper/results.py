@@ -181,5 +181,12 @@ class Results:
 
     def mean_ppl(self, condition: PaperCondition[Any], point: str) -> float:
         """The mean of test perplexity over all seeds that were measured; NaN where none was."""
-        values = [self.ppl(seed, point) for seed in self.seeds(condition)]
-        return sum(values) / len(values) if values else math.nan
+        return _mean([self.ppl(seed, point) for seed in self.seeds(condition)])
+
+    def mean_word_ppl(self, condition: PaperCondition[Any], point: str) -> float:
+        """The same per word."""
+        return _mean([self.word_ppl(seed, point) for seed in self.seeds(condition)])
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values) if values else math.nan
