@@ -52,6 +52,9 @@ def committed() -> Evidence:
     return Evidence(Results.open(LAPTOP))
 
 
+LMs = dict[tuple[str, int | None], float]
+
+
 def changed(evidence: Evidence, claim_id: str, **fields: Any) -> Evidence:
     """The same with one finding that is another."""
     groups = {
@@ -63,7 +66,7 @@ def changed(evidence: Evidence, claim_id: str, **fields: Any) -> Evidence:
     return other
 
 
-def of_lms(changes: dict[tuple[str, int | None], float], scale: Scale = LAPTOP_SCALE) -> Evidence:
+def of_lms(changes: LMs, scale: Scale = LAPTOP_SCALE) -> Evidence:
     """LMs in which every effect changes perplexity by so much, give or take 1 %."""
     evidence = Evidence(results_of({}, scale))
     evidence.__dict__["regimes"] = [regime(*lm, value) for lm, value in changes.items()]
@@ -77,11 +80,11 @@ def regime(lm: str, step: int | None, change: float) -> Regime:
     return Regime(Checkpoint(lm, step), lm, 100.0, 90.0, finding, finding, finding, finding)
 
 
-WIDTHS = {(lm, None): -0.3 + 0.05 * n for n, lm in enumerate(LAPTOP_SCALE.widths)}
-COURSES = {
+WIDTHS: LMs = {(lm, None): -0.3 + 0.05 * n for n, lm in enumerate(LAPTOP_SCALE.widths)}
+COURSES: LMs = {
     (lm, step): -0.5 + step / 4000 for lm, step in LAPTOP_SCALE.checkpoints if step is not None
 }
-ALL_LMS: dict[tuple[str, int | None], float] = {**COURSES, **WIDTHS}
+ALL_LMS: LMs = {**COURSES, **WIDTHS}
 
 
 @pytest.mark.parametrize("figure", FIGURES)
@@ -171,7 +174,7 @@ def test_a_trained_lm_that_gains_most_ends_the_message(lm: tuple[str, int | None
 
 
 def test_a_gain_that_falls_within_its_interval_does_not_fall() -> None:
-    flat = {(lm, None): -0.3 + 0.001 * n for n, lm in enumerate(LAPTOP_SCALE.widths)}
+    flat: LMs = {(lm, None): -0.3 + 0.001 * n for n, lm in enumerate(LAPTOP_SCALE.widths)}
     assert not of_lms({**COURSES, **flat}).gain_falls_with_width()
     del flat["width-64", None]
     assert not of_lms({**COURSES, **flat}).gain_falls_with_width()  # one was not measured

@@ -32,7 +32,8 @@ def gaining(own: float, calibrated: float = 0.0, ppl: float = 5.0) -> Any:
         "own_tau": NATS["base"] + own,
         "on_calibrated": NATS["calibrated"] + calibrated,
     }
-    measurement = knn_measurement(**{point: [value] * 4 for point, value in sums.items()})
+    of_documents: dict[str, Any] = {point: [value] * 4 for point, value in sums.items()}
+    measurement = knn_measurement(**of_documents)
     return replace(measurement, own_tau=replace(measurement.own_tau, ppl=ppl))
 
 
@@ -118,8 +119,9 @@ def test_lms_are_compared_per_token() -> None:
 
 
 def test_the_effects_of_an_lm_are_its_own_whatever_seeds_there_are() -> None:
-    seed = {EXACT.with_lm("seed-1"): gaining(60.0, 30.0)}
-    main, second = all_regimes(results_of({EXACT: gaining(20.0, 10.0), **seed}))
+    seed = EXACT.with_lm("seed-1")
+    both = results_of({EXACT: gaining(20.0, 10.0), seed: gaining(60.0, 30.0)})
+    main, second = all_regimes(both)
     assert (main.lm.name, second.lm.name) == ("main", "seed-1")
     assert main.neighbors.per_token.value == pytest.approx(math.expm1(-0.2))
     assert second.neighbors.per_token.value == pytest.approx(math.expm1(-0.6))
