@@ -3,6 +3,8 @@
 import csv
 import io
 import re
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
@@ -48,6 +50,22 @@ def test_the_committed_report_is_what_committed_records_say(laptop: dict[str, st
             assert (LAPTOP / name).read_text() == text, f"run 'knnlm reproduce --report': {name}"
     drawn = {name for name in laptop if name.startswith(FIGURES)}
     assert {f"{FIGURES}/{file.name}" for file in (LAPTOP / FIGURES).iterdir()} == drawn
+
+
+def test_a_report_needs_no_model_library() -> None:
+    code = f"""
+import sys
+from pathlib import Path
+from knnlm_paper.claims import all_findings
+from knnlm_paper.report.write import render
+from knnlm_paper.results import Results
+results = Results.open(Path({str(LAPTOP)!r}))
+files = render(results, all_findings(results))
+heavy = ("torch", "faiss", "transformers", "datasets", "scipy")
+print(len(files) > 40, [name for name in heavy if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "True []\n"
 
 
 def test_tables_are_short_and_whole(laptop: dict[str, str]) -> None:
