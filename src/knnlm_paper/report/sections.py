@@ -9,7 +9,7 @@ from knnlm.report.document import Block, Cell, Column, Paragraph, Section, Table
 from knnlm_paper.claims import Findings
 from knnlm_paper.claims.every import Group
 from knnlm_paper.conditions import KNN
-from knnlm_paper.experiments import chosen
+from knnlm_paper.experiments import all_experiments
 from knnlm_paper.report import figures
 from knnlm_paper.report.claim_tables import topics, topics_table
 from knnlm_paper.report.evidence import Evidence
@@ -211,9 +211,11 @@ def check_sections(evidence: Evidence, sections: Sequence[PaperSection]) -> None
     findings, scale = evidence.findings, evidence.results.scale
     left = {group: _by_source(findings, group) for group in findings.groups}
     tables = set(SETTINGS)
+    labels_of = {experiment.name: experiment.labels for experiment in all_experiments(scale)}
     for section in sections:
-        experiments = chosen(scale, list(section.experiments))
-        labels = [label for experiment in experiments for label in experiment.labels]
+        if wrong := [name for name in section.experiments if name not in labels_of]:
+            raise unknown("experiment", wrong[0], labels_of)
+        labels = [label for name in section.experiments for label in labels_of[name]]
         if section.label and section.label not in labels:
             raise unknown("label", section.label, labels)
         tables.discard(section.label)
