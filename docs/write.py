@@ -2,28 +2,30 @@
 the numbers. `make docs` runs it, a test checks it.
 
 A template calls functions of `Numbers`. `holds(ID)` and `does_not_hold(ID)` give a change and fail
-where the verdict is another one, so that no sentence outlives its finding.
+where the verdict is another one; `expect`, `behind` and others give nothing and fail where a
+sentence beside them would be untrue. So no sentence outlives its finding.
 """
 
 import json
+import math
 import sys
 from collections.abc import Callable
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
 from knnlm.experiments.base_lms import Checkpoint
-from knnlm_paper.claims import Change, all_findings
+from knnlm_paper.claims import Change
 from knnlm_paper.claims.claim import CALIBRATED
 from knnlm_paper.claims.shares import share_of_gain
 from knnlm_paper.conditions import KNN
 from knnlm_paper.expected import PAPER_TOKENS_PER_WORD, Published, published
 from knnlm_paper.experiments.clusters import clusters_of
 from knnlm_paper.report.changes import percent, with_interval
-from knnlm_paper.report.messages import title
-from knnlm_paper.report.regimes import Regime, all_regimes
+from knnlm_paper.report.evidence import Evidence
+from knnlm_paper.report.messages import message
+from knnlm_paper.report.regimes import Regime
 from knnlm_paper.results import Results
 from knnlm_paper.retrieval import exactly, paper_retrieval
 
@@ -39,7 +41,8 @@ class Numbers:
     """What a template may say of the laptop results."""
 
     def __init__(self, results: Results) -> None:
-        self.results, self.findings = results, all_findings(results)
+        self.evidence = Evidence(results)
+        self.results, self.findings = results, self.evidence.findings
         self.knn = KNN(exactly(paper_retrieval(results.scale)))
 
     @property
@@ -47,15 +50,23 @@ class Numbers:
         """The measurement of the paper's own retrieval, by an index."""
         return self.results.measurement(KNN(paper_retrieval(self.results.scale)))
 
-    @cached_property
+    @property
     def regimes(self) -> list[Regime]:
         """Every LM and stage that was measured."""
-        return all_regimes(self.results)
+        return self.evidence.regimes
 
-    def expect(self, claim_id: str, verdict: str) -> str:
+    def expect(self, verdict: str, *claim_ids: str) -> str:
         """Fail where the verdict of a claim is another one."""
-        if (found := self.findings[claim_id].verdict) != verdict:
-            raise ValueError(f"the text relies on '{claim_id}': {verdict}, but it is: {found}")
+        for claim_id in claim_ids:
+            if (found := self.findings[claim_id].verdict) != verdict:
+                raise ValueError(f"the text relies on '{claim_id}': {verdict}, but it is: {found}")
+        return ""
+
+    def check(self, name: str, *arguments: str) -> str:
+        """Fail where one of the checks of `Evidence` fails."""
+        if not getattr(self.evidence, name)(*arguments):
+            of = f" of {' and '.join(arguments)}" if arguments else ""
+            raise ValueError(f"the text relies on {name}{of}, which is not so")
         return ""
 
     def per_token(self, claim_id: str) -> str:
@@ -68,11 +79,11 @@ class Numbers:
 
     def holds(self, claim_id: str) -> str:
         """A change per token of a claim that holds."""
-        return self.expect(claim_id, "holds") + self.per_token(claim_id)
+        return self.expect("holds", claim_id) + self.per_token(claim_id)
 
     def does_not_hold(self, claim_id: str) -> str:
         """A change per token of a claim that does not hold."""
-        return self.expect(claim_id, "does not hold") + self.per_token(claim_id)
+        return self.expect("does not hold", claim_id) + self.per_token(claim_id)
 
     def paper(self, claim_id: str) -> str:
         """The paper's own change, converted from words to its tokens."""
@@ -94,16 +105,22 @@ class Numbers:
         finding = regime.over_calibrated if calibrated else regime.neighbors
         return percent(finding.per_token.value)
 
-    def none_ahead(self, effect: str) -> str:
-        """Fail where an effect is surely below zero in some LM."""
-        ahead = [r.label for r in self.regimes if getattr(r, effect).per_token.high < 0]
-        if ahead:
-            raise ValueError(f"the text relies on no LM being ahead, but {ahead} are")
+    def more_than_calibration(self, lm: str, step: int | None) -> str:
+        """Fail unless neighbors surely change one LM more than calibration does."""
+        regime = self.regime(lm, step)
+        if regime.neighbors.per_token.high >= regime.calibration:
+            raise ValueError(f"the text relies on neighbors gaining most in {regime.label}")
+        return ""
+
+    def too_sure(self) -> str:
+        """Fail unless calibration lowers the main LM's confidence."""
+        if self.results.measurement(self.knn).base.calibrated_temperature <= 1:
+            raise ValueError("the text relies on an LM that is too sure of itself")
         return ""
 
     def only_ahead(self, effect: str, lm: str, step: int | None) -> str:
         """Fail unless an effect is surely below zero in this LM alone."""
-        ahead = [r.lm for r in self.regimes if getattr(r, effect).per_token.high < 0]
+        ahead = self.evidence.lms_ahead(effect)
         if ahead != [Checkpoint(lm, step)]:
             raise ValueError(f"the text relies on {lm} at {step} alone being ahead, not {ahead}")
         return ""
@@ -118,6 +135,12 @@ class Numbers:
         value, low, high = (f"{100 * number:.0f}" for number in share)
         return f"{value} % ({low} to {high} %)"
 
+    def figure_title(self, figure: str) -> str:
+        """What a figure says; fails where results do not say so."""
+        if (said := message(self.evidence, figure)) is None:
+            raise ValueError(f"the figure {figure} has no message: results do not say so")
+        return said
+
     def context(self) -> dict[str, Any]:
         """What a template can name."""
         scale = self.results.scale
@@ -130,8 +153,11 @@ class Numbers:
             self.paper,
             self.calibration,
             self.neighbors,
-            self.none_ahead,
+            self.check,
+            self.more_than_calibration,
+            self.too_sure,
             self.only_ahead,
+            self.figure_title,
             self.share,
         ]
         return {
@@ -142,9 +168,9 @@ class Numbers:
             "regimes": self.regimes,
             "recall": f"{100 * self.index.recall:.0f} %",
             "adapted": adapted(),
+            "clusters_lose_half": clusters_lose_half,
             "other_indexes": len(scale.factories),
             "clusters": scale.clusters("main", scale.learning.clusters[0]),
-            "figure_title": lambda name: title(self.results, name),
             "ppl": lambda value: f"{value:.1f}",
             "decimal": lambda value: f"{value:.1f}",
             "thousands": lambda value: f"{value:,}",
@@ -190,6 +216,16 @@ def adapted() -> dict[str, str]:
         "after": f"{run['interp_ppl']:.2f}",
         "over_calibrated": _ratio(run, "calibrated_"),
     }
+
+
+def clusters_lose_half(lm: str) -> str:
+    """Fail unless clusters have less than half of what a search gains in log-likelihood."""
+    record = json.loads((ROOT / "docs" / "results" / "clusters.json").read_text())[lm]
+    gains = [math.log(each["ratio"]) for each in (record["search"], *record["clusters"])]
+    shares = [gain / gains[0] for gain in gains[1:]]
+    if max(shares) >= 0.5:
+        raise ValueError(f"the text relies on clusters having less than half of the gain of {lm}")
+    return ""
 
 
 def disk(width: int) -> str:

@@ -25,6 +25,7 @@ from pathlib import Path
 
 from printed_numbers import Number, Numbers, Unit, units_in
 
+from knnlm.errors import KnnlmError
 from knnlm_paper.expected import published
 
 REPORT = "docs/results/laptop/RESULTS.md"
@@ -187,14 +188,34 @@ def compare(markdown: str, today: Today) -> bool:
 
 
 def main(old: str = "842b195", folder: str = "docs/results/laptop") -> bool:
-    """Compare a file, or the report of a revision, with a results folder."""
+    """Compare a file, or the report of a revision, with a results folder.
+
+    Raises:
+        KnnlmError: There is no such file, revision or folder.
+    """
+    if not (Path(folder) / "scale.json").is_file():
+        raise KnnlmError(f"{folder} holds no results: name a folder that 'knnlm reproduce' wrote")
+    if not list((Path(folder) / "csv").glob("*.csv")):
+        raise KnnlmError(f"{folder} has no CSV files: run 'knnlm reproduce --report' first")
+    return compare(_report(old), Today(Path(folder)))
+
+
+def _report(old: str) -> str:
+    """The text of a file, or of the report of a revision."""
     if Path(old).is_file():
-        markdown = Path(old).read_text()
-    else:
-        show = ["git", "show", f"{old}:{REPORT}"]
-        markdown = subprocess.run(show, check=True, capture_output=True, text=True).stdout
-    return compare(markdown, Today(Path(folder)))
+        return Path(old).read_text()
+    show = ["git", "show", f"{old}:{REPORT}"]
+    done = subprocess.run(show, capture_output=True, text=True)
+    if done.returncode:
+        why = (done.stderr.strip() or "git failed").splitlines()[0]
+        raise KnnlmError(
+            f"{old} is neither a file nor a revision that has {REPORT} ({why}): name one that is"
+        )
+    return done.stdout
 
 
 if __name__ == "__main__":
-    sys.exit(not main(*sys.argv[1:]))
+    try:
+        sys.exit(not main(*sys.argv[1:]))
+    except KnnlmError as error:
+        sys.exit(str(error))

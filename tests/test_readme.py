@@ -5,16 +5,21 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from docs.write import WRITTEN, Numbers, disk, written
+from docs.write import WRITTEN, Numbers, clusters_lose_half, disk, written
 
 from knnlm.cli.main import run
 from knnlm.datastore.table import ColumnType
 from knnlm.models.load import LanguageModel, load_model
+from knnlm_paper.conditions import KNN
 from knnlm_paper.results import Results
+from knnlm_paper.retrieval import paper_retrieval
 from tests.conftest import prose
 
 ROOT = Path(__file__).parent.parent
@@ -77,12 +82,62 @@ def test_written_documents_are_what_templates_and_records_say(name: str, numbers
 def test_a_sentence_does_not_outlive_its_finding(numbers: Numbers) -> None:
     with pytest.raises(ValueError, match="relies on 'att-beats-ffn@own-tau': holds, but it is"):
         numbers.holds("att-beats-ffn@own-tau")
-    with pytest.raises(ValueError, match="relies on no LM being ahead"):
-        numbers.none_ahead("over_calibrated")
+    with pytest.raises(ValueError, match="relies on behind of knn-helps@own-tau, which is not so"):
+        numbers.check("behind", "knn-helps@own-tau")
     with pytest.raises(ValueError, match="alone being ahead"):
         numbers.only_ahead("over_calibrated", "main", 100)
+    with pytest.raises(ValueError, match="relies on neighbors gaining most in overfitted"):
+        numbers.more_than_calibration("overfitted", 2000)
+    with pytest.raises(ValueError, match="less than half of the gain of stories15M"):
+        clusters_lose_half("stories15M")
     with pytest.raises(Exception, match="did you mean 'att-beats-ffn@own-tau'"):
         numbers.per_token("att-beat-ffn@own-tau")
+
+
+def with_lead(results: Results, condition: KNN, point: str, share: float) -> Results:
+    """The same results, but for one condition whose perplexity at a point is lower."""
+    record = results.record(condition)
+    documents = record.measurement.documents
+    sums = documents.log_likelihood[point]
+    better = [s - np.log1p(-share) * n for s, n in zip(sums, documents.tokens, strict=True)]
+    changed = replace(
+        documents, log_likelihood={**documents.log_likelihood, point: tuple(map(float, better))}
+    )
+    measurement = replace(record.measurement, documents=changed)
+    records = {**results.records, condition.name: replace(record, measurement=measurement)}
+    return Results(results.scale, records)
+
+
+def index(results: Results, factory: str, nprobe: int) -> KNN:
+    return KNN(replace(paper_retrieval(results.scale), factory=factory, nprobe=nprobe))
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+@pytest.mark.parametrize(
+    ("condition", "point"),
+    [
+        (lambda r: index(r, "PQ64np", 1), "own_tau"),
+        (lambda r: index(r, "IVF512,Flat", 16), "own_tau"),
+        (lambda r: KNN(paper_retrieval(r.scale, "width-64")), "own_tau"),
+        (lambda r: KNN(paper_retrieval(r.scale)), "own_tau"),
+    ],
+)
+def test_documents_are_not_written_from_results_that_say_otherwise(
+    name: str, condition: Callable[[Results], KNN], point: str, numbers: Numbers
+) -> None:
+    """A lead of 5 % for one further index, for one LM's index, or for att."""
+    ahead = with_lead(numbers.results, condition(numbers.results), point, 0.05)
+    with pytest.raises(ValueError, match="the text relies on"):
+        written(name, Numbers(ahead))
+
+
+@pytest.mark.parametrize("lm", ["main", "seed-1"])
+def test_att_losing_its_lead_at_one_temperature_is_noticed(lm: str, numbers: Numbers) -> None:
+    """It may be cited that the lead depends on the temperature, so there must be one."""
+    ffn = KNN(replace(paper_retrieval(numbers.results.scale, lm), state="ffn"))
+    reversed_lead = with_lead(numbers.results, ffn, "one_tau", 0.2)
+    with pytest.raises(ValueError, match="relies on 'att-beats-ffn@one-tau': holds"):
+        written("why.md", Numbers(reversed_lead))
 
 
 def prose_of(text: str) -> str:
@@ -115,8 +170,6 @@ def test_the_picture_shows_what_the_equation_gives() -> None:
 
 def test_disk_is_what_the_columns_of_an_entry_take() -> None:
     columns = [ColumnType("<f2", 576), ColumnType("<f2", 576), *[ColumnType("<i4", 0)] * 3]
-    import numpy as np
-
     size = sum(np.dtype(c.dtype).itemsize * max(1, c.width) for c in columns)
     assert disk(576) == f"{size / 1000:.1f} GB"
 

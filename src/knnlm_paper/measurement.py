@@ -14,7 +14,7 @@ are per token where nothing else is said."""
 
 from dataclasses import dataclass
 
-from knnlm.experiments.typed_json import Unbounded, json_name
+from knnlm.experiments.typed_json import FieldError, Unbounded, json_name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,3 +93,9 @@ class Documents:
     log_likelihood: dict[str, tuple[float, ...]]
     """Σ log p, by point; a point that holds a token impossible has none. `…_lambda_of_test`: with λ
     of the test text itself; `…_alone`: of the component without the LM."""
+
+    def __post_init__(self) -> None:
+        for point, sums in self.log_likelihood.items():
+            if len(sums) != len(self.tokens):
+                problem = f"has {len(sums)} documents instead of {len(self.tokens)}"
+                raise FieldError(f"documents.log_likelihood.{point}", problem)

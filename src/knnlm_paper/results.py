@@ -7,15 +7,15 @@ Points are those of measurement.py. Needs no torch."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from knnlm.errors import KnnlmError
+from knnlm.errors import DamagedError, KnnlmError
 from knnlm.experiments.condition import M
 from knnlm.experiments.provenance import Provenance
-from knnlm.experiments.records import CLAIM, Record, load_records, read_claim
-from knnlm.experiments.typed_json import from_json
+from knnlm.experiments.records import CLAIM, RECORDS, Record, load_records, read_claim
+from knnlm.experiments.typed_json import FieldError, from_json
 from knnlm_paper.conditions import KINDS, PaperCondition
 from knnlm_paper.scales import Scale, scale_named, with_models
 
@@ -59,14 +59,21 @@ class Results:
         opened = scale or scale_named(claim.scale)
         known = {lm.name for lm in opened.others}
         more = [source for name, source in claim.others.items() if name not in known]
-        return cls(with_models(opened, more), load_records(folder, KINDS))
+        records = load_records(folder, KINDS)
+        for file_name, record in records.items():
+            if problem := _problem(file_name, record, opened.name):
+                raise DamagedError(
+                    f"{folder / RECORDS / file_name}.json is {problem}: restore it, or delete it "
+                    "and measure its condition again"
+                )
+        return cls(with_models(opened, more), records)
 
     def __len__(self) -> int:
         return len(self.records)
 
     def __contains__(self, condition: PaperCondition[Any]) -> bool:
         """Whether a condition was measured."""
-        return condition.name in self.records
+        return _name(condition) in self.records
 
     def __iter__(self) -> Iterator[PaperCondition[Any]]:
         """All conditions that were measured."""
@@ -96,7 +103,7 @@ class Results:
                 f"{condition.name} was not measured at scale {self.scale.name}: run its experiment "
                 "first (see 'knnlm reproduce --list')"
             )
-        return self.records[condition.name]
+        return self.records[_name(condition)]
 
     def measurement(self, condition: PaperCondition[M]) -> M:
         """The measurement of a condition.
@@ -181,5 +188,32 @@ class Results:
 
     def mean_ppl(self, condition: PaperCondition[Any], point: str) -> float:
         """The mean of test perplexity over all seeds that were measured; NaN where none was."""
-        values = [self.ppl(seed, point) for seed in self.seeds(condition)]
-        return sum(values) / len(values) if values else math.nan
+        return _mean([self.ppl(seed, point) for seed in self.seeds(condition)])
+
+    def mean_word_ppl(self, condition: PaperCondition[Any], point: str) -> float:
+        """The same per word."""
+        return _mean([self.word_ppl(seed, point) for seed in self.seeds(condition)])
+
+
+def _problem(file_name: str, record: Record[Any], scale: str) -> str:
+    """What is wrong with a record in a folder of results of a scale, or ""."""
+    try:
+        condition = from_json(KINDS[record.kind], record.settings, "settings")
+    except FieldError as error:
+        return f"no record of this version ({error})"
+    if record.scale != scale:
+        return f"of scale {record.scale}, not {scale}"
+    for name in (record.condition, condition.name):
+        if name != file_name:
+            return f"the record of another condition ({name})"
+    return ""
+
+
+@cache
+def _name(condition: PaperCondition[Any]) -> str:
+    """Claims ask for the same few hundred conditions again and again."""
+    return condition.name
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values) if values else math.nan

@@ -2,10 +2,14 @@
 missing is told."""
 
 import importlib
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from knnlm.errors import KnnlmError
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 CLAIM = """## Claims
@@ -92,3 +96,29 @@ def test_numbers_of_one_row_must_stand_in_one_line(
     file.write_text("\n".join(apart))
     assert not script.compare(ROW, script.Today(folder))
     assert "1,200 in Rows" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("old", "where", "told"),
+    [
+        ("no-such-revision", "", "no-such-revision is neither a file nor a revision that has"),
+        ("HEAD", "nowhere", "holds no results: name a folder that 'knnlm reproduce' wrote"),
+        ("HEAD", "bare", "has no CSV files: run 'knnlm reproduce --report' first"),
+    ],
+)
+def test_what_cannot_be_read_is_a_sentence(
+    script: ModuleType, folder: Path, old: str, where: str, told: str
+) -> None:
+    (folder / "bare").mkdir()
+    (folder / "bare" / "scale.json").write_text("{}")
+    with pytest.raises(KnnlmError, match=told):
+        script.main(old, str(folder / where))
+
+
+def test_the_program_ends_with_the_sentence(tmp_path: Path) -> None:
+    program = [sys.executable, str(SCRIPTS / "compare_results.py"), "HEAD", str(tmp_path)]
+    done = subprocess.run(program, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"{tmp_path} holds no results: name a folder that 'knnlm reproduce' wrote\n"
+    )

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from knnlm_paper.claims import all_findings
 from knnlm_paper.conditions import KNN, Learned
 from knnlm_paper.conditions.learned import LearnedMeasurement
 from knnlm_paper.report.csv_files import MEAN, csv_files
+from knnlm_paper.report.evidence import Evidence
 from knnlm_paper.results import Results
 from knnlm_paper.retrieval import exactly, paper_retrieval
 from knnlm_paper.scales import SMOKE_SCALE
@@ -42,7 +42,7 @@ def results() -> Results:
 
 
 def lines(results: Results, name: str) -> list[dict[str, str]]:
-    text = csv_files(results, all_findings(results))[f"{name}.csv"]
+    text = csv_files(Evidence(results))[f"{name}.csv"]
     return list(csv.DictReader(io.StringIO(text)))
 
 
@@ -84,7 +84,7 @@ def test_effects_by_lm_have_the_share_of_a_head(results: Results) -> None:
     assert float(row["head.own_tau.share_of_gain"]) == 0.5
     assert float(row["neighbors.effect"]) == pytest.approx(2.718281828 ** (20 / 8) - 1)
     no_lm = results_of({Learned(): learned(8.0, -45.0)})
-    assert "regime-effects.csv" not in csv_files(no_lm, all_findings(no_lm))
+    assert "regime-effects.csv" not in csv_files(Evidence(no_lm))
 
 
 def test_calibration_is_among_the_shares(results: Results) -> None:

@@ -67,15 +67,34 @@ def test_a_finished_run_measures_nothing_and_reports_the_same(
 
 
 def test_killed_runs_end_with_the_same_results(smoke: Smoke, tmp_path: Path) -> None:
-    """Killed at random points until one comes to its end; that gives what an undisturbed run
-    gives."""
-    program = [
-        sys.executable,
-        "-m",
-        "tests.paper.killable",
-        str(tmp_path / "killed"),
-        "audit-precision",
-    ]
+    """From nothing; each run gets to a few more commits."""
+    assert _killed(tmp_path / "killed", "audit-precision", 5, 25) >= 3
+    found = load_records(tmp_path / "killed", KINDS)
+    assert len(found) == 4
+    for name, record in found.items():
+        assert _results(record) == _results(smoke.results.records[name])
+
+
+def test_killed_runs_of_everything_end_with_the_same_results(smoke: Smoke, tmp_path: Path) -> None:
+    """Every kind of condition, and the LM and datastore of one of the LMs."""
+    folder = tmp_path / "killed"
+    shutil.copytree(smoke.folder, folder)
+    for kept in ("lm", "states"):
+        shutil.rmtree(folder / "work" / kept / "width-16")
+    for record_file in (folder / "records").iterdir():
+        record_file.unlink()
+    assert _killed(folder, "all", 20, 60) >= 3
+    found = load_records(folder, KINDS)
+    assert {record.kind for record in found.values()} == set(KINDS)
+    assert found.keys() == smoke.results.records.keys()
+    for name, record in found.items():
+        assert _results(record) == _results(smoke.results.records[name])
+
+
+def _killed(folder: Path, name: str, fewest: int, most: int) -> int:
+    """Reproduce an experiment, killed at random commits until a run comes to its end; how often it
+    was killed."""
+    program = [sys.executable, "-m", "tests.paper.killable", str(folder), name]
     rng = random.Random(0)
     kills = 0
     with subprocess.Popen(
@@ -84,18 +103,14 @@ def test_killed_runs_end_with_the_same_results(smoke: Smoke, tmp_path: Path) -> 
         assert parent.stdin is not None
         assert parent.stdout is not None
         while True:
-            print(rng.randint(5, 25), file=parent.stdin, flush=True)
+            print(rng.randint(fewest, most), file=parent.stdin, flush=True)
             status = os.waitstatus_to_exitcode(int(parent.stdout.readline()))
             if status != -signal.SIGKILL:
                 break
             kills += 1
         parent.stdin.close()
     assert status == 0
-    assert kills >= 3
-    found = load_records(tmp_path / "killed", KINDS)
-    assert len(found) == 4
-    for name, record in found.items():
-        assert _results(record) == _results(smoke.results.records[name])
+    return kills
 
 
 def test_the_clock_of_an_interrupted_condition_resumes(

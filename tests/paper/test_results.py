@@ -88,6 +88,7 @@ def test_seeds_of_the_lm_are_found_and_averaged() -> None:
     assert results.seeds(NEAR) == results.lm_seeds(NEAR) == [NEAR, second]
     assert results.mean_ppl(NEAR, "own_tau") == 6.0
     assert results.mean_ppl(NEAR, "base") == 10.0
+    assert results.mean_word_ppl(NEAR, "own_tau") == pytest.approx((25 + 49) / 2)
     assert results.lm_seeds(second) == [second]  # an LM of its own has no further seeds
     assert results_of({second: knn_at(7.0)}).seeds(NEAR) == [second]
 
@@ -148,12 +149,68 @@ def test_a_folder_without_results_is_refused(tmp_path: Path) -> None:
         Results.open(tmp_path, SMOKE_SCALE)
 
 
-def test_a_record_of_a_kind_that_is_not_known_is_refused(folder: Path) -> None:
-    file = folder / RECORDS / "main_reachability.json"
+def rewrite(folder: Path, name: str, **changes: Any) -> Path:
+    """Change fields of a record, with a checksum that is right."""
+    file = folder / RECORDS / f"{name}.json"
     fields = json.loads(file.read_text())
     del fields["checksum"]
-    write_json(file, {**fields, "kind": "reach"})
+    write_json(file, {**fields, **changes})
+    return file
+
+
+def test_a_record_of_a_kind_that_is_not_known_is_refused(folder: Path) -> None:
+    rewrite(folder, "main_reachability", kind="reach")
     with pytest.raises(KnnlmError, match="kind reach is not known"):
+        Results.open(folder)
+
+
+def test_a_record_of_another_scale_is_refused(folder: Path) -> None:
+    rewrite(folder, "main_reachability", scale="laptop")
+    with pytest.raises(KnnlmError, match="main_reachability.json is of scale laptop, not smoke"):
+        Results.open(folder)
+
+
+def test_a_record_of_another_condition_is_refused(folder: Path) -> None:
+    rewrite(folder, "main_reachability", condition="wide_reachability")
+    with pytest.raises(KnnlmError, match="wide_reachability"):
+        Results.open(folder)
+
+
+def test_a_record_with_the_settings_of_another_condition_is_refused(folder: Path) -> None:
+    rewrite(folder, "main_token-list_likeliest_k-8", settings=TokenList(k=16).settings)
+    with pytest.raises(KnnlmError, match="main_token-list_likeliest_k-16"):
+        Results.open(folder)
+
+
+def test_a_record_with_unknown_settings_is_refused(folder: Path) -> None:
+    settings = {**TokenList(k=8).settings, "temperature": 1}
+    rewrite(folder, "main_token-list_likeliest_k-8", settings=settings)
+    with pytest.raises(KnnlmError, match="temperature is not known"):
+        Results.open(folder)
+
+
+def test_a_renamed_record_is_refused(folder: Path) -> None:
+    file = folder / RECORDS / "main_reachability.json"
+    file.rename(file.with_name("other_reachability.json"))
+    with pytest.raises(KnnlmError, match="other_reachability.json"):
+        Results.open(folder)
+
+
+def test_lists_of_documents_must_be_of_one_length(folder: Path) -> None:
+    file = folder / RECORDS / "main_att_learned.json"
+    measurement = json.loads(file.read_text())["measurement"]
+    measurement["documents"]["log_likelihood"]["own_tau"].append(-1.0)
+    rewrite(folder, "main_att_learned", measurement=measurement)
+    with pytest.raises(KnnlmError, match="log_likelihood.own_tau has 3 documents instead of 2"):
+        Results.open(folder)
+
+
+def test_sums_of_places_must_be_of_one_length(folder: Path) -> None:
+    name = "main_att_l2_exact_place-in-text"
+    measurement = json.loads((folder / RECORDS / f"{name}.json").read_text())["measurement"]
+    measurement["window"]["loss"]["thirds"]["first"]["sum"].append(1.0)
+    rewrite(folder, name, measurement=measurement)
+    with pytest.raises(KnnlmError, match="sum has 3 documents instead of 2"):
         Results.open(folder)
 
 

@@ -55,6 +55,9 @@ class Findings(Mapping[str, Finding]):
         self.groups = dict(groups)
         every = [finding for group in self.groups.values() for finding in group]
         self._by_id = {finding.claim.id: finding for finding in every}
+        self._by_topic: dict[str, list[Finding]] = {}
+        for finding in every:
+            self._by_topic.setdefault(finding.claim.topic, []).append(finding)
         if len(self._by_id) < len(every):
             ids = [finding.claim.id for finding in every]
             twice = sorted({each for each in ids if ids.count(each) > 1})
@@ -65,6 +68,17 @@ class Findings(Mapping[str, Finding]):
             listed = "csv/findings.csv of a report lists all ids"
             raise unknown("claim", claim_id, list(self._by_id), listed)
         return self._by_id[claim_id]
+
+    def of_topic(self, topic: str) -> list[Finding]:
+        """The findings on one topic, however its conditions are mixed.
+
+        Raises:
+            UsageError: No claim has it.
+        """
+        if topic not in self._by_topic:
+            listed = "csv/findings.csv of a report lists all ids, which begin with topics"
+            raise unknown("topic", topic, list(self._by_topic), listed)
+        return self._by_topic[topic]
 
     def __contains__(self, claim_id: object) -> bool:
         return claim_id in self._by_id

@@ -37,7 +37,7 @@ def skeptic_claims(scale: Scale) -> list[Claim]:
         *_reasons_over_the_calibrated_lm(scale),
         *_all_entries(scale),
         *_fewer_dimensions(scale),
-        *_other_indexes(scale),
+        *other_index_claims(scale),
     ]
 
 
@@ -106,7 +106,8 @@ def _fewer_dimensions(scale: Scale) -> list[Claim]:
     ]
 
 
-def _other_indexes(scale: Scale) -> list[Claim]:
+def other_index_claims(scale: Scale) -> list[Claim]:
+    """That one of the further indexes beats exact search."""
     index = paper_retrieval(scale)
     return [
         Claim(

@@ -38,7 +38,7 @@ def experiment(scale: Scale) -> Experiment:
         ]
     return Experiment(
         "substitutes",
-        "A second softmax instead of the datastore",
+        "A learned head instead of the datastore",
         ("tab:input_representation",),
         tuple(conditions),
     )

@@ -18,4 +18,4 @@ def experiment(scale: Scale) -> Experiment:
         for retrieval in four(replace(paper_retrieval(scale), fraction=fraction))
     ]
     labels = ("fig:small_temperature", "fig:full_temperature", "fig:temperature")
-    return Experiment("temperature", "How peaky", labels, tuple(conditions))
+    return Experiment("temperature", "The retrieval temperature", labels, tuple(conditions))

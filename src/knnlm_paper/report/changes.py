@@ -1,6 +1,7 @@
 """How findings are written: changes of perplexity, minus is better, and verdicts."""
 
 import math
+from typing import Literal
 
 from knnlm.formats import NBSP, signed
 from knnlm.report.document import Cell, Tone
@@ -13,6 +14,10 @@ TONES: dict[str, Tone] = {
     "no question": "open",
     "not measured": "open",
 }
+
+
+Unit = Literal["word", "token"]
+"""What perplexity is per."""
 
 
 def percent(value: float, digits: int = 1) -> str:
@@ -31,9 +36,8 @@ def with_interval(change: Change, digits: int = 1) -> str:
     return f"{percent(change.value, digits)} ({interval(change, digits)})"
 
 
-def change_cell(finding: Finding | None) -> Cell:
-    """The change of perplexity per word that a finding is, or its slope; empty where it was not
-    measured."""
+def change_cell(finding: Finding | None, per: Unit = "word") -> Cell:
+    """The change of perplexity that a finding is, or its slope; empty where it was not measured."""
     if finding is None or math.isnan(finding.effect):
         return Cell("")
     if finding.claim.unit in ("difference", "share"):
@@ -42,7 +46,8 @@ def change_cell(finding: Finding | None) -> Cell:
     if finding.claim.unit == "slope":
         ends = f"{signed(finding.low, 4)} to {signed(finding.high, 4)}"
         return Cell(signed(finding.effect, 4), ends)
-    return Cell(percent(finding.per_word.value), interval(finding.per_word))
+    change = finding.per_word if per == "word" else finding.per_token
+    return Cell(percent(change.value), interval(change))
 
 
 def verdict_cell(finding: Finding) -> Cell:

@@ -11,6 +11,13 @@ from knnlm_paper.claims import Finding, Findings
 from knnlm_paper.report.changes import change_cell, paper_change, verdict_cell
 
 MOST_ROWS = 25
+_NOTES = {
+    "difference": "Of the place: by how much perplexity per token is higher in the last third of "
+    "the places than in the first.",
+    "share": "Of tokens that can win: the share of the vocabulary that cannot.",
+    "slope": "Of words: the slope of the share that an index helps more than exact search does.",
+}
+"""What is in a line that is no change of perplexity, by its unit."""
 _COLUMNS = (
     "claim",
     "paper",
@@ -31,13 +38,18 @@ def topics_table(findings: Findings, wanted: Sequence[str]) -> Table:
 
     The verdict is that of each condition at its own τ, where there is one; where the comparison at
     one τ says otherwise, both are given.
+
+    Raises:
+        UsageError: No claim has one of the topics.
     """
     rows = [row for topic in wanted if (row := _row(findings, topic)) is not None]
-    return Table(tuple(Column(name) for name in _COLUMNS), tuple(rows))
+    units = {finding.claim.unit for topic in wanted for finding in findings.of_topic(topic)}
+    note = " ".join(text for unit, text in _NOTES.items() if unit in units)
+    return Table(tuple(Column(name) for name in _COLUMNS), tuple(rows), note)
 
 
 def _row(findings: Findings, topic: str) -> tuple[Cell, ...] | None:
-    every = [f for f in findings.values() if f.claim.topic == topic]
+    every = findings.of_topic(topic)
     measured = {
         "" if f.claim.at is None else f.claim.at.id: f for f in every if f.verdict != "not measured"
     }

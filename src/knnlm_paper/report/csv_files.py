@@ -9,7 +9,7 @@ documents stay in the records.
 
 import csv
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from knnlm.experiments.typed_json import to_json
@@ -21,7 +21,8 @@ from knnlm_paper.conditions import KNN, Learned, PaperCondition
 from knnlm_paper.experiments import all_experiments
 from knnlm_paper.experiments.experiment import Experiment
 from knnlm_paper.report.derived import Row, mean_measurement, overlaps, shares, spread
-from knnlm_paper.report.regimes import all_regimes
+from knnlm_paper.report.evidence import Evidence
+from knnlm_paper.report.regimes import Regime
 from knnlm_paper.results import Results
 from knnlm_paper.retrieval import exactly, paper_retrieval
 
@@ -31,18 +32,19 @@ MEAN = "mean over seeds"
 """The part that a mean is."""
 
 
-def csv_files(results: Results, findings: Findings) -> dict[str, str]:
+def csv_files(evidence: Evidence) -> dict[str, str]:
     """The text of every file, by name; experiments of which nothing was measured have none."""
+    results = evidence.results
     files = {
         f"{experiment.name}.csv": _text(_experiment_rows(results, experiment))
         for experiment in all_experiments(results.scale)
         if any(condition in results for condition in experiment.conditions)
     }
-    if regimes := list(_regime_rows(results)):
+    if regimes := list(_regime_rows(results, evidence.regimes)):
         files["regime-effects.csv"] = _text(regimes)
     return {
         **files,
-        "findings.csv": _text(_finding_rows(findings)),
+        "findings.csv": _text(_finding_rows(evidence.findings)),
         "shares.csv": _text(_share_rows(results)),
     }
 
@@ -157,9 +159,9 @@ def _finding_rows(findings: Findings) -> Iterable[Row]:
             }
 
 
-def _regime_rows(results: Results) -> Iterable[Row]:
+def _regime_rows(results: Results, regimes: Sequence[Regime]) -> Iterable[Row]:
     """One line for each LM and stage of its training."""
-    for regime in all_regimes(results):
+    for regime in regimes:
         measured = results.measurement(KNN(exactly(paper_retrieval(results.scale, *regime.lm))))
         head = shares(results, [Learned(lm=regime.lm)])
         yield {

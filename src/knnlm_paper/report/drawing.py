@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, NullFormatter, StrMethodFormatter
 
 from knnlm.report.document import Figure
 from knnlm.report.svg import INK, MARKERS, SERIES, drawing
@@ -148,6 +148,8 @@ def curves(
                 axes.vlines(curve.x, curve.low, curve.high, color=color, linewidth=1.2)
         if log:
             axes.set_xscale("log")
+            axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))  # 10, not a formula
+            axes.xaxis.set_minor_formatter(NullFormatter())
         elif all(float(x).is_integer() for curve in lines for x in curve.x):
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         if level is not None:

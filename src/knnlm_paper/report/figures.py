@@ -12,8 +12,9 @@ from knnlm_paper.expected import PAPER_TOKENS_PER_WORD
 from knnlm_paper.experiments.clusters import clusters_of
 from knnlm_paper.experiments.ensembling import with_lms
 from knnlm_paper.report.drawing import Curve, Estimate, Line, bars, curves, forest
-from knnlm_paper.report.messages import title
-from knnlm_paper.report.regimes import Regime, all_regimes
+from knnlm_paper.report.evidence import Evidence
+from knnlm_paper.report.messages import beside_claims, title
+from knnlm_paper.report.regimes import Regime
 from knnlm_paper.results import Results
 from knnlm_paper.retrieval import Retrieval, exactly, paper_retrieval
 
@@ -22,8 +23,9 @@ _BEST = "Best: at its lowest validation loss."
 _INTERVALS = "Lines are 95 % intervals over documents."
 
 
-def ladder(results: Results) -> Figure | None:
+def ladder(evidence: Evidence) -> Figure | None:
     """The same LM alone, with neighbors, calibrated, and both."""
+    results = evidence.results
     measured = results.find(KNN(exactly(paper_retrieval(results.scale))))
     if measured is None:
         return None
@@ -34,7 +36,7 @@ def ladder(results: Results) -> Figure | None:
         ("calibrated LM with neighbors", measured.on_calibrated.ppl),
     ]
     caption = "Test perplexity per token of one LM."
-    return bars("ladder", title(results, "ladder"), caption, values, "perplexity per token")
+    return bars("ladder", title(evidence, "ladder"), caption, values, "perplexity per token")
 
 
 _REASONS = (
@@ -50,7 +52,7 @@ _REASONS = (
 )
 
 
-def reasons(results: Results, findings: Findings) -> Figure | None:
+def reasons(evidence: Evidence) -> Figure | None:
     """The effects behind the paper's three reasons, at its temperature and at each setting's
     own."""
     lines = []
@@ -59,8 +61,10 @@ def reasons(results: Results, findings: Findings) -> Figure | None:
             lines.append(Line(label, (), heading=True))
             continue
         (topic,) = topics
-        by_at = [_first(findings, topic, ats) for ats in (("one-tau", "tau-1"), ("own-tau", ""))]
-        over = _first(findings, topic, ("calibrated",))
+        by_at = [
+            _first(evidence.findings, topic, ats) for ats in (("one-tau", "tau-1"), ("own-tau", ""))
+        ]
+        over = _first(evidence.findings, topic, ("calibrated",))
         if all(finding is None for finding in by_at):
             continue
         paper = next((f.claim.paper for f in by_at if f is not None and f.claim.paper), None)
@@ -70,7 +74,7 @@ def reasons(results: Results, findings: Findings) -> Figure | None:
         return None
     return forest(
         "reasons",
-        title(results, "reasons"),
+        title(evidence, "reasons"),
         f"The effects behind them, as the paper compares settings and fairly. {_INTERVALS} The "
         "paper's changes are converted from words to its own tokens.",
         lines,
@@ -80,11 +84,9 @@ def reasons(results: Results, findings: Findings) -> Figure | None:
 
 
 def _first(findings: Findings, topic: str, ats: Sequence[str]) -> Finding | None:
-    for at in ats:
-        claim_id = f"{topic}@{at}" if at else topic
-        if claim_id in findings and findings[claim_id].verdict != "not measured":
-            return findings[claim_id]
-    return None
+    mixed = {"" if f.claim.at is None else f.claim.at.id: f for f in findings.of_topic(topic)}
+    measured = {at: f for at, f in mixed.items() if f.verdict != "not measured"}
+    return next((measured[at] for at in ats if at in measured), None)
 
 
 def _papers_per_token(effect: float) -> float:
@@ -96,16 +98,16 @@ def _percent(change: Change) -> Estimate:
     return Estimate(*(100 * value for value in change))
 
 
-def regimes_figures(results: Results) -> list[Figure]:
+def regimes_figures(evidence: Evidence) -> list[Figure]:
     """One effect in every LM: approximate search, the hidden state, and the gain itself."""
-    every = all_regimes(results)
+    every = evidence.regimes
     if not every:
         return []
 
     def figure(name: str, caption: str, field: str) -> Figure:
         lines = [_regime_line(regime, getattr(regime, field)) for regime in every]
         return forest(
-            name, title(results, name), f"{caption} {_INTERVALS}", lines, ("",), PER_TOKEN
+            name, title(evidence, name), f"{caption} {_INTERVALS}", lines, ("",), PER_TOKEN
         )
 
     return [
@@ -131,8 +133,9 @@ def _regime_line(regime: Regime, finding: Finding) -> Line:
     return Line(regime.label, (_percent(finding.per_token),))
 
 
-def shares_figure(results: Results) -> Figure | None:
+def shares_figure(evidence: Evidence) -> Figure | None:
     """How much of the neighbors' gain other things have, over the calibrated LM."""
+    results = evidence.results
     knn = KNN(exactly(paper_retrieval(results.scale)))
     size = results.scale.learning.clusters[0]
     compared = (
@@ -155,7 +158,7 @@ def shares_figure(results: Results) -> Figure | None:
         return None
     return forest(
         "shares",
-        title(results, "shares"),
+        title(evidence, "shares"),
         f"Share of what the nearest {knn.retrieval.k:,} neighbors gain over the calibrated LM. "
         f"{_INTERVALS}",
         lines,
@@ -164,27 +167,18 @@ def shares_figure(results: Results) -> Figure | None:
     )
 
 
-_BESIDE = (
-    ("on top of the LM alone", "neighbors-help-1-lm@calibrated"),
-    ("of 2 LMs mixed", "neighbors-help-2-lms@calibrated"),
-    ("of 3 LMs mixed", "neighbors-help-3-lms@calibrated"),
-    ("of 4 LMs mixed", "neighbors-help-4-lms@calibrated"),
-    ("of the LM and one that memorizes", "neighbors-help-beside-memory@calibrated"),
-)
-
-
-def beside_figure(results: Results, findings: Findings) -> Figure | None:
+def beside_figure(evidence: Evidence) -> Figure | None:
     """What neighbors still gain beside other LMs."""
     lines = [
-        Line(label, (_percent(findings[claim_id].per_token),))
-        for label, claim_id in _BESIDE
-        if claim_id in findings and findings[claim_id].verdict != "not measured"
+        Line(label, (_percent(finding.per_token),))
+        for claim_id, label in beside_claims(evidence.results).items()
+        if (finding := evidence.findings[claim_id]).verdict != "not measured"
     ]
     if not lines:
         return None
     return forest(
         "beside",
-        title(results, "beside"),
+        title(evidence, "beside"),
         f"What neighbors gain, every LM calibrated, all weights fitted together. {_INTERVALS}",
         lines,
         ("",),
@@ -192,8 +186,9 @@ def beside_figure(results: Results, findings: Findings) -> Figure | None:
     )
 
 
-def sizes_figure(results: Results) -> Figure | None:
+def sizes_figure(evidence: Evidence) -> Figure | None:
     """Perplexity against the size of the datastore (fig:datastore_size)."""
+    results = evidence.results
     scale = results.scale
     index = paper_retrieval(scale)
     settings = (
@@ -212,7 +207,7 @@ def sizes_figure(results: Results) -> Figure | None:
         return None
     return curves(
         "sizes",
-        title(results, "sizes"),
+        title(evidence, "sizes"),
         "Test perplexity per token at each setting's own τ, means over random parts.",
         lines,
         ("share of the datastore, %", "perplexity per token"),
@@ -227,8 +222,9 @@ def _mean_over_draws(results: Results, setting: Retrieval, fraction: float) -> f
     return sum(values) / len(values) if values else None
 
 
-def temperatures_figure(results: Results) -> Figure | None:
+def temperatures_figure(evidence: Evidence) -> Figure | None:
     """Perplexity against τ (fig:full_temperature)."""
+    results = evidence.results
     index = paper_retrieval(results.scale)
     settings = (
         ("index", index),
@@ -246,7 +242,7 @@ def temperatures_figure(results: Results) -> Figure | None:
         return None
     return curves(
         "temperatures",
-        title(results, "temperatures"),
+        title(evidence, "temperatures"),
         "Test perplexity per token against τ, λ fitted at each.",
         lines,
         ("retrieval temperature τ", "perplexity per token"),
@@ -255,8 +251,9 @@ def temperatures_figure(results: Results) -> Figure | None:
     )
 
 
-def ensembles_figure(results: Results) -> Figure | None:
+def ensembles_figure(evidence: Evidence) -> Figure | None:
     """K LMs, and K-1 LMs with neighbors (fig:ensemble)."""
+    results = evidence.results
     lines = []
     for label, knn in (("LMs", False), ("LMs and neighbors", True)):
         points = []
@@ -270,7 +267,7 @@ def ensembles_figure(results: Results) -> Figure | None:
         return None
     return curves(
         "ensembles",
-        title(results, "ensembles"),
+        title(evidence, "ensembles"),
         "Test perplexity per token against the number of components, every LM calibrated.",
         lines,
         ("components", "perplexity per token"),

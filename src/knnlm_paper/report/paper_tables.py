@@ -1,11 +1,11 @@
 """The paper's tables of settings, ours beside them.
 
-A line is a setting that the paper prints: its perplexity per word there and its change against its
-LM; and the same setting here, with every number tuned: perplexity per token, the change per word
-with its interval, and the change over the calibrated LM.
+A line is a setting that the paper prints: its perplexity there and its change against its LM; and
+the same setting here, with every number tuned: perplexity, the change with its interval, and the
+change over the calibrated LM. All of it is per word, as the paper's numbers are.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from knnlm.report.document import Cell, Column, Table
@@ -22,12 +22,13 @@ from knnlm_paper.scales import Scale
 
 _COLUMNS = (
     "setting",
-    "paper: perplexity per word",
+    "paper: perplexity",
     "paper: change",
-    "here: perplexity per token",
-    "here: change per word",
-    "here: over the calibrated LM",
+    "here: perplexity",
+    "here: change",
+    "here: change, over the calibrated LM",
 )
+_NOTE = "Perplexities and changes are per word."
 _SIZINGS = {"Equal Per Word": "equal", "Loss Weighted": "loss", "Freq. Weighted": "frequency"}
 
 
@@ -41,10 +42,10 @@ class Setting(NamedTuple):
 
 def settings_table(results: Results, label: str) -> Table:
     """The table of one of the paper's labels; empty where it has none, or nothing was measured."""
-    lines = _SETTINGS[label](results.scale) if label in _SETTINGS else []
+    lines = SETTINGS[label](results.scale) if label in SETTINGS else []
     measured = [line for line in lines if line.ours is not None and line.ours in results]
     rows = tuple(_row(results, line) for line in lines) if measured else ()
-    return Table(tuple(Column(name) for name in _COLUMNS), rows)
+    return Table(tuple(Column(name) for name in _COLUMNS), rows, _NOTE)
 
 
 def _row(results: Results, line: Setting) -> tuple[Cell, ...]:
@@ -57,7 +58,7 @@ def _row(results: Results, line: Setting) -> tuple[Cell, ...]:
     return (
         Cell(line.name),
         *map(Cell, printed),
-        Cell(f"{results.mean_ppl(ours, 'own_tau'):.2f}"),
+        Cell(f"{results.mean_word_ppl(ours, 'own_tau'):.1f}"),
         *(_gain(results, ours, at) for at in (OWN_TAU, CALIBRATED)),
     )
 
@@ -90,11 +91,16 @@ def _recompute(scale: Scale) -> list[Setting]:
 
 def _other_lms(scale: Scale) -> list[Setting]:
     theirs = [
-        Setting(f"{row.name} ({row.fields['parameters']})", row, None)
+        Setting(f"{row.name} ({row.fields['parameters']}{_unit(row)})", row, None)
         for row in published()["tab:knn_other_models"]
     ]
     ours = [*scale.widths, *(other.name for other in scale.others)]
     return theirs + [Setting(lm, None, KNN(paper_retrieval(scale, lm))) for lm in ours]
+
+
+def _unit(row: Published) -> str:
+    """What perplexity is per, where the paper itself has another unit than everywhere else."""
+    return f", per {row.fields['per']}" if "per" in row.fields else ""
 
 
 def _heads(scale: Scale) -> list[Setting]:
@@ -155,7 +161,7 @@ def _memorized(scale: Scale) -> list[Setting]:
     ]
 
 
-_SETTINGS = {
+SETTINGS: dict[str, Callable[[Scale], list[Setting]]] = {
     "tab:knn_baselines": _baselines,
     "tab:knn_recompute": _recompute,
     "tab:knn_other_models": _other_lms,
@@ -166,3 +172,4 @@ _SETTINGS = {
     "tab:ensembling": _ensembles,
     "tab:overfit": _memorized,
 }
+"""Which of the paper's labels have a table, and its lines."""

@@ -1,6 +1,7 @@
 """When each reason holds: the main effects in every LM that was measured, from barely trained to
 overfitted, narrow to wide."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -76,8 +77,8 @@ def _label(lm: Checkpoint, best_step: int | None) -> str:
     return lm.name if best_step is None else f"{lm.name} (best, {best_step:,} updates)"
 
 
-def regimes_table(results: Results) -> Table:
-    """One line for each."""
+def regimes_table(every: Sequence[Regime]) -> Table:
+    """One line for each, all of it per token."""
     columns = (
         "LM",
         "perplexity",
@@ -93,7 +94,7 @@ def regimes_table(results: Results) -> Table:
             Cell(f"{regime.ppl:.1f}"),
             Cell(percent(regime.calibration)),
             *(
-                change_cell(finding)
+                change_cell(finding, per="token")
                 for finding in (
                     regime.neighbors,
                     regime.over_calibrated,
@@ -102,10 +103,10 @@ def regimes_table(results: Results) -> Table:
                 )
             ),
         )
-        for regime in all_regimes(results)
+        for regime in every
     )
     note = (
-        "Perplexity and the change by calibration are per token, the other changes per word, with "
-        "95 % intervals over documents; minus is better."
+        "Perplexities and changes are per token, changes with 95 % intervals over documents; minus "
+        "is better."
     )
     return Table(tuple(Column(name) for name in columns), rows, note)

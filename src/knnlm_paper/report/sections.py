@@ -4,13 +4,16 @@ the paper did not ask."""
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from knnlm.errors import unknown
 from knnlm.report.document import Block, Cell, Column, Paragraph, Section, Table
 from knnlm_paper.claims import Findings
 from knnlm_paper.claims.every import Group
 from knnlm_paper.conditions import KNN
+from knnlm_paper.experiments import all_experiments
 from knnlm_paper.report import figures
 from knnlm_paper.report.claim_tables import topics, topics_table
-from knnlm_paper.report.paper_tables import settings_table
+from knnlm_paper.report.evidence import Evidence
+from knnlm_paper.report.paper_tables import SETTINGS, settings_table
 from knnlm_paper.report.regimes import regimes_table
 from knnlm_paper.results import Results
 from knnlm_paper.retrieval import exactly, paper_retrieval
@@ -33,7 +36,8 @@ HEADLINES = (
 @dataclass(frozen=True)
 class PaperSection:
     """A table, figure or appendix of the paper: its title, label, the claims that are about it (by
-    group and source) and the experiments whose CSV files have everything."""
+    group and source) and the experiments whose CSV files have everything. A topic belongs to the
+    source of its first claim."""
 
     title: str
     label: str
@@ -106,11 +110,11 @@ SECTIONS = (
         ("softmaxes",),
     ),
     PaperSection(
-        "Appendix C.3: clusters", "app:clusters", "substitutes", ("appendix C.3",), ("clusters",)
+        "Appendix C.3: clusters", "appendix C.3", "substitutes", ("appendix C.3",), ("clusters",)
     ),
     PaperSection(
         "Appendix D: which words gain from an index",
-        "fig:word_type_length",
+        "fig:token_analysis_len",
         "retrieval",
         ("appendix D",),
         ("words",),
@@ -153,26 +157,88 @@ SECTIONS = (
     ),
     PaperSection(
         "Appendix E.6.3: a head that learns to be mixed",
-        "app:interpolated",
+        "app:interpolated_loss",
         "substitutes",
-        ("appendix E.6.3",),
+        ("appendix E.6.3", "beyond"),
         ("interpolated",),
     ),
+    PaperSection(
+        "More about appendix E: neighbors beside other LMs",
+        "",
+        "ruled out",
+        ("beyond",),
+        ("ensembles", "memorized", "soft-labels", "both-reasons", "metric"),
+    ),
 )
+WHOLE_GROUPS: dict[Group, str] = {
+    "skeptic": "What a skeptic asks",
+    "audit": "The audit of the paper's code",
+    "beyond": "Without a search",
+}
+"""Groups of claims that have a section of their own."""
 
 
-def all_sections(results: Results, findings: Findings) -> list[Section]:
-    """Those that have something to show."""
+def all_sections(evidence: Evidence, sections: Sequence[PaperSection] = SECTIONS) -> list[Section]:
+    """Those that have something to show.
+
+    Args:
+        evidence: What is shown.
+        sections: Those about the paper.
+
+    Raises:
+        UsageError: A section names a label, source or experiment that does not exist.
+        ValueError: A topic or a table of the paper has no section.
+    """
+    results, findings = evidence.results, evidence.findings
+    check_sections(evidence, sections)
     every = [
-        _section("Findings", _headlines(results, findings)),
-        *(_paper_section(results, findings, section) for section in SECTIONS),
-        _section("When each reason holds", _regimes(results)),
-        _section("What a skeptic asks", [_of_group(findings, "skeptic")]),
-        _section("The audit of the paper's code", [_of_group(findings, "audit")]),
-        _section("Without a search", [*_some(figures.shares_figure(results)), *_beyond(findings)]),
+        _section("Findings", _headlines(evidence)),
+        *(_paper_section(evidence, section) for section in sections),
+        _section("When each reason holds", _regimes(evidence)),
+        _section(WHOLE_GROUPS["skeptic"], [_of_group(findings, "skeptic")]),
+        _section(WHOLE_GROUPS["audit"], [_of_group(findings, "audit")]),
+        _section(
+            WHOLE_GROUPS["beyond"], [*_some(figures.shares_figure(evidence)), *_beyond(findings)]
+        ),
         _section("The LMs", [_lms_table(results)]),
     ]
     return [section for section in every if section.blocks]
+
+
+def check_sections(evidence: Evidence, sections: Sequence[PaperSection]) -> None:
+    """That sections name what exists, and that nothing is left out: a typo must not make lines
+    vanish. Raises as `all_sections` says."""
+    findings, scale = evidence.findings, evidence.results.scale
+    left = {group: _by_source(findings, group) for group in findings.groups}
+    tables = set(SETTINGS)
+    labels_of = {experiment.name: experiment.labels for experiment in all_experiments(scale)}
+    for section in sections:
+        if wrong := [name for name in section.experiments if name not in labels_of]:
+            raise unknown("experiment", wrong[0], labels_of)
+        labels = [label for name in section.experiments for label in labels_of[name]]
+        if section.label and section.label not in labels:
+            raise unknown("label", section.label, labels)
+        tables.discard(section.label)
+        for source in section.sources:
+            if source not in left[section.group]:
+                raise unknown("source", source, left[section.group])
+            del left[section.group][source]
+    if tables:
+        raise ValueError(f"no section has the table {min(tables)}")
+    for group in left.keys() - WHOLE_GROUPS.keys():
+        for source, members in left[group].items():
+            raise ValueError(f"no section has {members[0]} (group {group}, source {source})")
+
+
+def _by_source(findings: Findings, group: Group) -> dict[str, list[str]]:
+    """The topics of a group, by the source of their first claim."""
+    first: dict[str, str] = {}
+    for finding in findings.groups[group]:
+        first.setdefault(finding.claim.topic, finding.claim.source)
+    sources: dict[str, list[str]] = {}
+    for topic, source in first.items():
+        sources.setdefault(source, []).append(topic)
+    return sources
 
 
 def _section(title: str, blocks: Sequence[Block]) -> Section:
@@ -184,30 +250,30 @@ def _some(figure: Block | None) -> list[Block]:
     return [] if figure is None else [figure]
 
 
-def _headlines(results: Results, findings: Findings) -> list[Block]:
-    table = topics_table(findings, HEADLINES)
+def _headlines(evidence: Evidence) -> list[Block]:
+    table = topics_table(evidence.findings, HEADLINES)
     if not table.rows:
         return []
     return [
         table,
-        *_some(figures.reasons(results, findings)),
-        *_some(figures.ladder(results)),
-        *_some(figures.beside_figure(results, findings)),
+        *_some(figures.reasons(evidence)),
+        *_some(figures.ladder(evidence)),
+        *_some(figures.beside_figure(evidence)),
     ]
 
 
-def _paper_section(results: Results, findings: Findings, section: PaperSection) -> Section:
-    of_group = findings.groups[section.group]
-    about = [f for f in of_group if f.claim.source in section.sources]
-    claims = topics_table(findings, topics(about))
+def _paper_section(evidence: Evidence, section: PaperSection) -> Section:
+    by_source = _by_source(evidence.findings, section.group)
+    about = [topic for source in section.sources for topic in by_source[source]]
+    claims = topics_table(evidence.findings, about)
     drawn = {
         "sizes": figures.sizes_figure,
         "temperatures": figures.temperatures_figure,
         "ensembles": figures.ensembles_figure,
     }
-    blocks: list[Block] = [settings_table(results, section.label), claims]
+    blocks: list[Block] = [settings_table(evidence.results, section.label), claims]
     if section.figure:
-        blocks = [*_some(drawn[section.figure](results)), *blocks]
+        blocks = [*_some(drawn[section.figure](evidence)), *blocks]
     if not any(isinstance(block, Table) and block.rows for block in blocks):
         return _section(section.title, [])
     links = ", ".join(f"`csv/{name}.csv`" for name in section.experiments)
@@ -227,9 +293,9 @@ def _beyond(findings: Findings) -> list[Block]:
     return [table, Paragraph("Shares with intervals: `csv/shares.csv`.")] if table.rows else []
 
 
-def _regimes(results: Results) -> list[Block]:
-    table = regimes_table(results)
-    return [*figures.regimes_figures(results), table] if table.rows else []
+def _regimes(evidence: Evidence) -> list[Block]:
+    table = regimes_table(evidence.regimes)
+    return [*figures.regimes_figures(evidence), table] if table.rows else []
 
 
 def _lms_table(results: Results) -> Table:
@@ -267,7 +333,7 @@ def _lms_table(results: Results) -> Table:
             )
         )
     ordered = tuple(rows[lm] for lm in sorted(rows, key=str))
-    return Table(tuple(Column(name) for name in names), ordered)
+    return Table(tuple(Column(name) for name in names), ordered, "Perplexities are per token.")
 
 
 def scope(results: Results) -> str:

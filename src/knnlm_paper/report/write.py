@@ -10,6 +10,7 @@ from knnlm.report.svg import standalone
 from knnlm_paper.claims import Finding, Findings, all_findings
 from knnlm_paper.report.changes import with_interval
 from knnlm_paper.report.csv_files import csv_files
+from knnlm_paper.report.evidence import Evidence
 from knnlm_paper.report.sections import all_sections, scope
 from knnlm_paper.results import Results
 from knnlm_paper.scales import Scale
@@ -18,8 +19,9 @@ MARKDOWN, PAGE, FIGURES, CSV = "RESULTS.md", "results.html", "figures", "csv"
 _INTRODUCTION = (
     "Made from the records by `knnlm reproduce --report`. What it means is in "
     "[why.md](../../why.md).",
-    "A change in a table is of test perplexity per word, as the paper's are, and in a figure "
-    "per token, with a 95 % interval from a paired bootstrap over documents; minus is better. "
+    "A change in a table is of test perplexity per word, as the paper's are, where the table does "
+    "not say otherwise, and in a figure per token, with a 95 % interval from a paired bootstrap "
+    "over documents; minus is better. "
     "*At one τ for all* is how the paper compares: at the τ that is best for its own setting. A "
     "claim does not hold where its effect is surely below its margin (0.5 %, or half of the "
     "paper's effect where that is smaller), holds where else the whole interval is on its side "
@@ -58,12 +60,13 @@ def write_report(folder: Path, scale: Scale) -> Report:
 
 def render(results: Results, findings: Findings) -> dict[str, str]:
     """The text of every file of a report, by name."""
+    evidence = Evidence(results, findings)
     toy = "This scale is a toy that shows the way: read nothing into its numbers."
     notes = [toy] if results.scale.name == "smoke" else []
     introduction = [*notes, *_INTRODUCTION, *filter(None, [scope(results)])]
     document = Document(
         f"Why do nearest-neighbor language models work? Results at scale {results.scale.name}",
-        tuple(all_sections(results, findings)),
+        tuple(all_sections(evidence)),
         introduction=tuple(Paragraph(text) for text in introduction),
     )
     drawn = {
@@ -72,7 +75,7 @@ def render(results: Results, findings: Findings) -> dict[str, str]:
         for block in section.blocks
         if isinstance(block, Figure)
     }
-    tables = {f"{CSV}/{name}": text for name, text in csv_files(results, findings).items()}
+    tables = {f"{CSV}/{name}": text for name, text in csv_files(evidence).items()}
     return {
         MARKDOWN: markdown.render(document, FIGURES),
         PAGE: html.render(document),

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from knnlm.experiments.base_lms import AboutLM
+from knnlm.experiments.typed_json import FieldError
 from knnlm_paper.conditions.base import OfRetrieval
 
 if TYPE_CHECKING:
@@ -35,6 +36,10 @@ class Third:
 
     tokens: tuple[float, ...]
     sum: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.sum) != len(self.tokens):
+            raise FieldError("sum", f"has {len(self.sum)} documents instead of {len(self.tokens)}")
 
 
 @dataclass(frozen=True, kw_only=True)
