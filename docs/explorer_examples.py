@@ -15,6 +15,12 @@ from typing import Any
 FILE = Path(__file__).parents[1] / "src/knnlm/integrations/explorer/examples.js"
 _PASSAGES = 6  # neighbors of a token whose passages are kept
 TEXTS = {
+    "A documented method": (
+        ".. method:: Box.pop(name)\n\n   Remove and return the item with the given name. Raises "
+        ":exc:`KeyError` if\n   there is no such item.\n\n   .. versionchanged:: 3.9\n      Added "
+        "the *default* parameter.\n",
+        "There is no class Box in the documentation: the text was written for this page.",
+    ),
     "A class with fields": (
         "A data class can be frozen, so that assigning to one of its fields raises an exception. "
         "The decorator adds special methods such as __init__() and __repr__() to the class.",
@@ -25,7 +31,7 @@ TEXTS = {
         "    reader = csv.DictReader(csvfile)\n    for row in reader:\n        print(row['name'])\n",
         "The program was written for this page; its names are those of the documentation.",
     ),
-    "Something else": (
+    "A story": (
         "The river rose in the night, and by morning the lower road was gone.",
         "The documentation has nothing like it, and its votes hurt a little.",
     ),

@@ -271,18 +271,8 @@ class Component(ABC):
         return Predicted(self.logprobs(states), None)
 
     def retrieve(self, states: torch.Tensor, k: int) -> Neighbors | None:
-        """The k nearest entries of hidden states, more than vote if asked for.
-
-        Args:
-            states: Hidden states (B, X), as `logprobs` takes them.
-            k: How many.
-
-        Returns:
-            The neighbors, nearest first; None where the component retrieves nothing.
-
-        Raises:
-            KnnlmError: A state does not fit the datastore's type.
-        """
+        """The k nearest entries of hidden states (B, X), also more than vote; None where nothing is
+        retrieved."""
         return None
 
     def prepare(self) -> None:

@@ -44,7 +44,7 @@ function visible(text) {
 function fill(node, text) {
   const parts = visible(text).split("\n");
   parts.forEach((part, n) => {
-    if (n) node.append(element("i", { class: "newline", "aria-label": "new line" }), "\n");
+    if (n) node.append(element("i", { class: "newline", "aria-hidden": "true" }), "\n");
     node.append(part);
   });
   if (text === "") node.append("·");
@@ -96,7 +96,7 @@ function tellError(id, error, again) {
     say(id, error.message + hint, true);
     return;
   }
-  const field = element("input", { type: "password", "aria-label": "Token", autocomplete: "off" });
+  const field = element("input", { type: "password", "aria-label": "The token of this server", autocomplete: "off" });
   const button = element("button", { type: "button", onclick: () => {
     sessionStorage.setItem("knnlm-token", field.value);
     again();
