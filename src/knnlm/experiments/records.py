@@ -149,13 +149,21 @@ class ResultsFolder:
             KnnlmError: The folder holds other things or other results, or another process writes
                 to it. Nothing was changed then.
         """
-        self._joined(claim)  # before the lock, whose file would stay in a folder of somebody else
+        self.check(claim)  # before the lock, whose file would stay in a folder of somebody else
         with write_lock(self.path):
             joined = self._joined(claim)
             (self.path / RECORDS).mkdir(exist_ok=True)
             write_json(self.path / CLAIM, joined._asdict())
             self._scale = claim.scale
             yield
+
+    def check(self, claim: Claim) -> None:
+        """Refuse a claim as `claimed` would, without making it.
+
+        Raises:
+            KnnlmError: The folder holds other things or other results.
+        """
+        self._joined(claim)
 
     def file(self, name: str) -> Path:
         """The record of the condition of that name."""
