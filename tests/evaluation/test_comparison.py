@@ -1,6 +1,7 @@
 """Two predictors of one text compared, on constructed data where the truth is known."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from knnlm.errors import KnnlmError
+from knnlm.errors import KnnlmError, UsageError
 from knnlm.evaluation import Comparison, DocumentSums, compare
 from knnlm.evaluation.comparison import Sense, verdict
 
@@ -77,6 +78,38 @@ def test_a_comparison_reads_as_in_the_tables() -> None:
 def test_what_cannot_be_compared_is_refused(a: DocumentSums, b: DocumentSums, words: str) -> None:
     with pytest.raises(KnnlmError, match=words):
         compare(a, b)
+
+
+def scattered(count: int, every: int, per_token: float = -2.0) -> DocumentSums:
+    """Documents of 100 tokens whose numbers are `every` apart; those between have no tokens."""
+    numbers = np.repeat(np.arange(0, count * every, every), 100)
+    noise = np.random.default_rng(7).normal(0, 0.1, len(numbers))
+    return DocumentSums.of(per_token + noise * per_token, numbers)
+
+
+def test_documents_without_tokens_do_not_count_toward_the_ten() -> None:
+    a, b = scattered(5, 3), scattered(5, 3, -3.0)
+    assert len(a.tokens) == 13
+    with pytest.raises(KnnlmError, match="at least 10 documents and the text has 5"):
+        compare(a, b)
+
+
+def test_documents_without_tokens_change_nothing() -> None:
+    """Drawing none but empty documents would leave no perplexity at all."""
+    gaps = compare(scattered(10, 50), scattered(10, 50, -3.0))
+    assert gaps == compare(scattered(10, 1), scattered(10, 1, -3.0))
+    assert gaps.low < gaps.change < gaps.high < 0
+
+
+def test_a_sum_and_a_number_of_tokens_for_every_document() -> None:
+    with pytest.raises(ValueError, match="sums of 2 documents and tokens of 3"):
+        DocumentSums((-1.0, -2.0), (1, 1, 1))
+
+
+@pytest.mark.parametrize("sense", ["less", "More", ""])
+def test_an_unknown_claim_is_refused(sense: Any) -> None:
+    with pytest.raises(UsageError, match="choose one of more, no more, same"):
+        Comparison(-0.1, -0.2, -0.05).verdict(sense)
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,19 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
+import numpy as np
 import pytest
 
 from knnlm import Folder
 from knnlm.errors import KnnlmError, UsageError
-from knnlm.experiments import Texts, load_records, run_experiment
+from knnlm.experiments import SearchSpec, Texts, load_records, run_experiment
+from knnlm.text.local_files import Files
 from knnlm.text.tokenizer import train_tokenizer
 from tests.conftest import prose as prose_of
 from tests.experiments.coverage import KINDS, Coverage
@@ -55,6 +59,23 @@ def test_the_page_runs_as_it_stands(documents: Path) -> None:
     assert record.stat().st_mtime_ns == written
 
 
+def test_the_page_gives_no_vote_to_a_neighbor_that_is_missing() -> None:
+    """Its id is −1; the last entry has nothing to do with it."""
+    program = re.search(r"<!-- example: run by tests -->\n```python\n(.*?)```", PAGE, re.DOTALL)
+    assert program
+    module = ModuleType("votes")
+    exec(program[1], vars(module))
+    data = SimpleNamespace(
+        store=SimpleNamespace(targets=np.array([5, 6, 7])),
+        queries=lambda _: SimpleNamespace(count=3, targets=np.array([7, 5, 7])),
+    )
+    ids = np.array([[0, 2, -1, -1], [0, 1, -1, -1], [0, -1, -1, -1]])
+    near = SimpleNamespace(read=lambda start, stop: SimpleNamespace(ids=ids[start:stop]))
+    workspace = SimpleNamespace(data=lambda _: data, neighbors=lambda *_: near)
+    votes = module.Votes(k=4, equal=True).equal_votes(workspace, "test")
+    np.testing.assert_allclose(np.exp(votes), [0.5, 0.5, 0.0])
+
+
 def test_measurements_come_in_the_order_of_their_conditions(
     tmp_path: Path, prose: Texts, tiny_model: Path
 ) -> None:
@@ -90,12 +111,59 @@ def test_a_text_without_parts_is_refused(tmp_path: Path, text: object, tiny_mode
     assert not (tmp_path / "out").exists()
 
 
-def test_two_conditions_of_one_name_are_refused(
+def test_all_records_are_read_without_the_lm_and_its_work(
     tmp_path: Path, prose: Texts, tiny_model: Path
 ) -> None:
-    conditions = [Coverage(4), Coverage(4, version="other")]
-    with pytest.raises(UsageError, match="two different conditions are called coverage-att-4"):
-        run_experiment(conditions, model=tiny_model, text=prose, out=tmp_path / "out")
+    model, out = tmp_path / "model", tmp_path / "out"
+    shutil.copytree(tiny_model, model)
+    first = run_experiment([Coverage(4)], model=model, text=prose, out=out)
+    shutil.rmtree(out / "work")
+    shutil.rmtree(model)
+    assert run_experiment([Coverage(4)], model=model, text=prose, out=out) == first
+    assert not (out / "work").exists()
+
+
+def test_a_mistyped_model_claims_nothing(tmp_path: Path, prose: Texts, tiny_model: Path) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(KnnlmError, match="modle"):
+        run_experiment([Coverage(4)], model=tmp_path / "modle", text=prose, out=out)
+    assert not out.exists()
+    run_experiment([Coverage(4)], model=tiny_model, text=prose, out=out)
+
+
+def test_a_call_that_measured_nothing_may_be_corrected(
+    tmp_path: Path, prose: Texts, texts: dict[str, Path], tiny_model: Path
+) -> None:
+    """Even where it began to work: a test text that is stored is refused after storing."""
+    out, wrong = tmp_path / "out", prose._replace(test=prose.train)
+    with pytest.raises(UsageError, match="is in the datastore"):
+        run_experiment([Coverage(4)], model=tiny_model, text=wrong, out=out)
+    run_experiment([Coverage(4)], model=tiny_model, text=prose, out=out)
+    other = tmp_path / "other"
+    stored = prose._replace(train=Files((texts["train"], texts["valid"])))
+    with pytest.raises(UsageError, match="is in the datastore"):
+        run_experiment([Coverage(4)], model=tiny_model, text=stored, out=other)
+    with pytest.raises(KnnlmError, match="was made from something else .* delete that one"):
+        run_experiment([Coverage(4)], model=tiny_model, text=prose, out=other)
+    shutil.rmtree(other / "work")
+    run_experiment([Coverage(4)], model=tiny_model, text=prose, out=other)
+
+
+def test_a_record_of_another_search_is_not_returned(
+    tmp_path: Path, prose: Texts, tiny_model: Path
+) -> None:
+    out, other = tmp_path / "out", Coverage(4, SearchSpec(metric="ip"))
+    run_experiment([Coverage(4)], model=tiny_model, text=prose, out=out)
+    with pytest.raises(UsageError, match=r"another condition called coverage-att-4 \(spec.metric"):
+        run_experiment([other], model=tiny_model, text=prose, out=out)
+
+
+def test_a_folder_of_documents_is_left_as_it_was(documents: Path) -> None:
+    text = Folder(documents, split=(60, 20, 20))
+    before = sorted(documents.iterdir())
+    with pytest.raises(KnnlmError, match=r"is not empty \(0.txt …\): choose another `out`"):
+        run_experiment([Coverage(4)], model="not opened", text=text, out=documents)
+    assert sorted(documents.iterdir()) == before
 
 
 def test_a_folder_of_another_text_is_refused(

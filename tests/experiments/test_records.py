@@ -30,11 +30,18 @@ def claim(prose: Texts) -> Claim:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, claim: Claim) -> Path:
-    """A folder that is claimed."""
+def empty(tmp_path: Path, claim: Claim) -> Path:
+    """A folder that is claimed and holds no record."""
     with ResultsFolder(tmp_path / "out").claimed(claim):
         pass
     return tmp_path / "out"
+
+
+@pytest.fixture
+def folder(empty: Path) -> Path:
+    """One that holds a record."""
+    ResultsFolder(empty).write(RECORD)
+    return empty
 
 
 def refused(folder: Path, claim: Claim) -> str:
@@ -100,7 +107,27 @@ def test_a_folder_with_other_things_is_left_alone(tmp_path: Path, claim: Claim) 
         ResultsFolder(tmp_path).claimed(claim),
     ):
         pass
-    assert sorted(p.name for p in tmp_path.iterdir() if p.name != ".lock") == ["thesis.tex"]
+    assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_refusing_a_claim_changes_nothing(folder: Path, claim: Claim) -> None:
+    (folder / ".lock").unlink()  # as in a copy, or in the repository
+    refused(folder, claim._replace(scale="verse"))
+    assert sorted(p.name for p in folder.iterdir()) == ["records", "scale.json"]
+
+
+@pytest.mark.parametrize("field", ["scale", "text", "others"])
+def test_a_folder_without_records_may_be_claimed_again(
+    field: str, empty: Path, prose: Texts
+) -> None:
+    """By a corrected call: nothing was measured."""
+    corrected = {
+        "scale": make_claim("verse", prose, LMS),
+        "text": make_claim("prose", prose._replace(test=prose.valid), LMS),
+        "others": make_claim("prose", prose, [ExistingLM("gpt2", "somebody/gpt2")]),
+    }[field]
+    with ResultsFolder(empty).claimed(corrected):
+        assert read_claim(empty) == corrected
 
 
 def test_an_experiments_own_files_are_no_other_things(tmp_path: Path, claim: Claim) -> None:
@@ -114,10 +141,10 @@ def test_two_processes_do_not_share_a_folder(folder: Path, claim: Claim) -> None
         assert "another process is writing" in refused(folder, claim)
 
 
-def test_a_folder_without_records_says_so(folder: Path) -> None:
+def test_a_folder_without_records_says_so(empty: Path) -> None:
     with pytest.raises(KnnlmError, match="holds no results"):
-        load_records(folder, KINDS)
-    assert ResultsFolder(folder).read(Coverage(1)) is None
+        load_records(empty, KINDS)
+    assert ResultsFolder(empty).read(Coverage(1)) is None
 
 
 PROVENANCE = Provenance(
@@ -165,6 +192,7 @@ def test_a_record_is_read_as_it_was_written(
 ) -> None:
     folder = tmp_path_factory.mktemp("results", numbered=True)
     (folder / "records").mkdir()
+    write_json(folder / "scale.json", {"scale": "prose", "text": [], "lms": {}, "others": {}})
     record = replace(RECORD, measurement=measurement, provenance=provenance, made_with=made_with)
     results = ResultsFolder(folder)
     results.write(record)
@@ -173,11 +201,9 @@ def test_a_record_is_read_as_it_was_written(
 
 
 @pytest.fixture
-def written(tmp_path: Path) -> Path:
+def written(folder: Path) -> Path:
     """The file of a record."""
-    (tmp_path / "records").mkdir()
-    ResultsFolder(tmp_path).write(RECORD)
-    return tmp_path / "records" / f"{RECORD.condition}.json"
+    return folder / "records" / f"{RECORD.condition}.json"
 
 
 def changed(file: Path, change: Callable[[dict[str, Any]], Any]) -> None:
@@ -201,6 +227,12 @@ def changed(file: Path, change: Callable[[dict[str, Any]], Any]) -> None:
         (lambda r: r["provenance"]["versions"].update(numpy=2), "versions.numpy is not a string"),
         (lambda r: r["provenance"]["other_models"][1].pop("step"), "other_models[1].step is miss"),
         (lambda r: r.update(kind="coverages"), "kind coverages is not known"),
+        (lambda r: r.update(scale="verse"), "scale is verse, not prose as in scale.json"),
+        (lambda r: r.update(condition="coverage-att-5"), "condition is coverage-att-5, not what"),
+        (lambda r: r["settings"].update(more=1), "settings.more is not known"),
+        (lambda r: r["settings"]["spec"].pop("metric"), "settings.spec.metric is missing"),
+        (lambda r: r["settings"].update(k="4"), "settings.k is not a whole number"),
+        (lambda r: r["settings"].update(k=5), "settings are those of coverage-att-5"),
     ],
 )
 def test_a_record_with_other_fields_is_refused(
@@ -213,6 +245,56 @@ def test_a_record_with_other_fields_is_refused(
     assert problem in sentence
     assert sentence.startswith(str(written))
     assert sentence.endswith("restore it, or delete it and measure its condition again")
+
+
+def test_a_record_under_another_name_is_refused(written: Path) -> None:
+    written.rename(written.with_name("coverage-att-5.json"))
+    with pytest.raises(DamagedError, match="condition is coverage-att-4, not what the file is"):
+        load_records(written.parents[1], KINDS)
+    with pytest.raises(DamagedError, match="condition is coverage-att-4, not what the file is"):
+        ResultsFolder(written.parents[1]).read(Coverage(5))
+
+
+def test_a_record_of_another_scale_is_not_taken_for_ones_own(written: Path, claim: Claim) -> None:
+    changed(written, lambda r: r.update(scale="verse"))
+    results = ResultsFolder(written.parents[1])
+    with (
+        pytest.raises(DamagedError, match="scale is verse, not prose as in scale.json"),
+        results.claimed(claim),
+    ):
+        results.read(Coverage(4))
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda c: c.pop("lms"), "lms is missing"),
+        (lambda c: c.update(others=[]), "others is not an object"),
+        (lambda c: c.update(others={"gpt2": 2}), "others.gpt2 is not a string"),
+        (lambda c: c.update(text={}), "text is not a list"),
+        (lambda c: c.update(text=["all"]), r"text\[0\] is not an object"),
+        (lambda c: c.update(scale=None), "scale is not a string"),
+        (lambda c: c.update(more=1), "more is not known"),
+    ],
+)
+def test_a_claim_with_other_fields_is_refused(
+    folder: Path, claim: Claim, change: Callable[[dict[str, Any]], Any], problem: str
+) -> None:
+    changed(folder / "scale.json", change)
+    wanted = rf"scale.json does not say what results are of \({problem}\): restore it"
+    with pytest.raises(DamagedError, match=wanted):
+        load_records(folder, KINDS)
+    with pytest.raises(DamagedError, match=wanted), ResultsFolder(folder).claimed(claim):
+        pass
+
+
+def test_records_without_a_claim_are_refused(folder: Path, claim: Claim) -> None:
+    (folder / "scale.json").unlink()
+    sentence = r"has no scale.json, which says what its records are of: restore it"
+    with pytest.raises(KnnlmError, match=sentence):
+        load_records(folder, KINDS)
+    with pytest.raises(KnnlmError, match=sentence), ResultsFolder(folder).claimed(claim):
+        pass
 
 
 @pytest.mark.parametrize(

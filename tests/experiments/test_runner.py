@@ -1,5 +1,6 @@
 """Conditions → records: each measured once, resumed after a kill, with its provenance."""
 
+import math
 import os
 import random
 import signal
@@ -11,11 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import knnlm.search.cache as cache
 from knnlm.datastore.entries import Entries
-from knnlm.errors import KnnlmError
+from knnlm.errors import KnnlmError, UsageError
 from knnlm.experiments import (
     Checkpoint,
     ExistingLM,
@@ -102,6 +104,64 @@ def test_what_was_made_with_something_else_is_measured_again(
     assert experiment([condition], out, prose, main_lm).measured == 0
     assert experiment([replace(condition, version="second")], out, prose, main_lm).measured == 1
     assert load_records(out, KINDS)[condition.name].made_with == "second"
+
+
+@pytest.mark.parametrize(
+    ("other", "difference"),
+    [
+        (Coverage(4, SearchSpec(metric="ip")), "spec.metric is ip, not l2"),
+        (Coverage(4, others=(Checkpoint("main"),)), r"others is \[.*main.*\], not \[\]"),
+    ],
+)
+def test_another_condition_of_that_name_is_refused(
+    other: Coverage, difference: str, tmp_path: Path, prose: Texts, main_lm: list[ExistingLM]
+) -> None:
+    """Its measurement would be that of the first."""
+    out = tmp_path / "out"
+    experiment([Coverage(4)], out, prose, main_lm)
+    before = (out / "records" / "coverage-att-4.json").read_bytes()
+    sentence = (
+        rf"coverage-att-4.json is of another condition called coverage-att-4 \({difference}\): "
+        "let the name say in what the two differ, or choose another `out`"
+    )
+    with pytest.raises(UsageError, match=sentence):
+        experiment([Coverage(2), other], out, prose, main_lm)
+    assert (out / "records" / "coverage-att-4.json").read_bytes() == before
+    assert list(load_records(out, KINDS)) == ["coverage-att-4"]
+
+
+@pytest.mark.parametrize(
+    ("returned", "problem"),
+    [
+        ({"valid": 0.5, "test": 0.5}, "`Coverage.measure` returned a dict: return a CoverageMeas"),
+        (None, "`Coverage.measure` returned a NoneType: return a CoverageMeasurement"),
+        (CoverageMeasurement(0.5, math.nan), r"\(measurement.test is not finite\): change what"),
+        (CoverageMeasurement(0.5, "much"), r"\(measurement.test is not a number\): change what"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_measurement_that_cannot_be_kept_names_its_field(
+    returned: Any,
+    problem: str,
+    tmp_path: Path,
+    prose: Texts,
+    main_lm: list[ExistingLM],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Coverage, "measure", lambda *_: returned)
+    with pytest.raises(KnnlmError, match=problem):
+        experiment([Coverage(1)], tmp_path / "out", prose, main_lm)
+    assert not list((tmp_path / "out" / "records").iterdir())
+
+
+def test_numbers_of_numpy_are_kept_as_those_of_python(
+    tmp_path: Path, prose: Texts, main_lm: list[ExistingLM], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    returned = CoverageMeasurement(np.float64(0.25), np.float32(0.5))  # type: ignore[arg-type]
+    monkeypatch.setattr(Coverage, "measure", lambda *_: returned)
+    experiment([Coverage(1)], tmp_path / "out", prose, main_lm)
+    kept = load_records(tmp_path / "out", KINDS)["coverage-att-1"].measurement
+    assert kept == CoverageMeasurement(0.25, 0.5)
+    assert type(kept.valid) is float
 
 
 @pytest.mark.pipeline

@@ -2,13 +2,15 @@
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from knnlm.evaluation import DocumentSums
 from knnlm.experiments.typed_json import FieldError, Unbounded, from_json, json_name, to_json
 
 
@@ -44,7 +46,7 @@ class OwnWords:
 
     @staticmethod
     def from_json(fields: dict[str, int]) -> "OwnWords":
-        return OwnWords(fields["its value"])
+        return OwnWords(int(fields["its value"]))
 
 
 @dataclass(frozen=True)
@@ -163,9 +165,54 @@ def test_numbers_that_json_does_not_have_are_not_written(value: Inner) -> None:
         to_json(value)
 
 
+def test_numbers_of_numpy_become_those_of_python() -> None:
+    numbers: dict[str, Any] = {
+        "kind": np.str_("a"),
+        "flag": np.bool_(True),
+        "count": np.int64(1),
+        "maybe": np.float64(0.25),
+        "floats": (np.float32(0.5), np.float64(0.1)),
+        "deeper": Deeper(lam=0.25, ppl=np.float32(math.inf)),  # type: ignore[arg-type]
+        "raw": [np.int32(1)],
+    }
+    value = replace(EXAMPLE, **numbers)
+    plain = replace(EXAMPLE, maybe=0.25, floats=(0.5, 0.1))
+    assert json.dumps(to_json(value)) == json.dumps(to_json(plain))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "problem"),
+    [
+        ("count", np.float64(1.0), "count is not a whole number"),
+        ("maybe", np.float32(math.nan), "maybe is not finite"),
+        ("maybe", np.zeros(1), "maybe is not a number"),
+        ("floats", np.zeros(2), "floats is not a tuple"),
+        ("named", {4: (1,)}, "named has a name that is not a string"),
+        ("raw", object(), "raw is not JSON"),
+        ("raw", [math.nan], "raw[0] is not finite"),
+    ],
+)
+def test_what_json_does_not_have_is_not_written(field: str, value: Any, problem: str) -> None:
+    changed = replace(EXAMPLE, **{field: value})
+    with pytest.raises(FieldError) as error:
+        to_json(changed)
+    assert str(error.value) == problem
+
+
 def test_a_class_may_write_itself() -> None:
     assert to_json(OwnWords(3)) == {"its value": 3}
     assert from_json(OwnWords, {"its value": 3}).value == 3
+
+
+@pytest.mark.parametrize("fields", [{}, [], None, {"its value": "much"}])
+def test_a_class_that_cannot_read_itself_names_the_field(fields: Any) -> None:
+    with pytest.raises(FieldError, match=r"^own cannot be read \("):
+        from_json(OwnWords, fields, "own")
+
+
+def test_values_that_a_class_refuses_name_the_field() -> None:
+    with pytest.raises(FieldError, match=r"^sums is impossible \(there are sums of 1 documents"):
+        from_json(DocumentSums, {"log_likelihood": [-1.0], "tokens": [1, 2]}, "sums")
 
 
 def test_types_that_json_cannot_tell_apart_are_an_error() -> None:

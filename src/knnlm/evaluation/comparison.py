@@ -13,15 +13,16 @@ interval is a paired bootstrap over documents. What an interval says of a claim 
 Needs no torch."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from knnlm.errors import KnnlmError
+from knnlm.errors import KnnlmError, unknown
 from knnlm.evaluation.bootstrap import bootstrap_means, interval_95
 
 Sense = Literal["more", "same", "no more"]
+SENSES: tuple[Sense, ...] = get_args(Sense)
 Decision = Literal["holds", "does not hold", "undecided"]
 MARGIN = 0.005
 _MIN_DOCUMENTS = 10
@@ -38,6 +39,11 @@ class DocumentSums:
 
     log_likelihood: tuple[float, ...]
     tokens: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        documents, counted = len(self.log_likelihood), len(self.tokens)
+        if documents != counted:
+            raise ValueError(f"there are sums of {documents} documents and tokens of {counted}")
 
     @classmethod
     def of(cls, logprobs: ArrayLike, documents: NDArray[np.integer]) -> "DocumentSums":
@@ -75,6 +81,9 @@ class Comparison:
             sense: "more": the first predictor is better than the second. "same": they differ by
                 less than the margin. "no more": the first is not better.
             margin: A smaller effect does not count.
+
+        Raises:
+            UsageError: There is no such claim.
         """
         low, high = (1 / (1 + end) - 1 for end in (self.high, self.low))
         return verdict(sense, margin, low, high)
@@ -88,6 +97,8 @@ class Comparison:
 
 def compare(a: DocumentSums, b: DocumentSums) -> Comparison:
     """Say by how much the perplexity of `a` differs from that of `b` on the same text.
+
+    Documents of which no token was predicted are left out.
 
     Raises:
         KnnlmError: The two are of different tokens, of too few documents, or one of them gives a
@@ -104,18 +115,20 @@ def compare(a: DocumentSums, b: DocumentSums) -> Comparison:
             "predictors of different tokens cannot be compared: measure both on one "
             "text with one tokenizer"
         )
-    if len(a.tokens) < _MIN_DOCUMENTS:
+    tokens = np.asarray(a.tokens, np.float64)
+    predicted = tokens > 0
+    if (documents := np.count_nonzero(predicted)) < _MIN_DOCUMENTS:
         raise KnnlmError(
-            f"an interval needs at least {_MIN_DOCUMENTS} documents and the text has "
-            f"{len(a.tokens)}: take a text of more documents"
+            f"an interval needs at least {_MIN_DOCUMENTS} documents and the text has {documents}: "
+            "take a text of more documents"
         )
-    delta = np.asarray(a.log_likelihood) - np.asarray(b.log_likelihood)
+    tokens = tokens[predicted]
+    delta = (np.asarray(a.log_likelihood) - np.asarray(b.log_likelihood))[predicted]
     if not np.isfinite(delta).all():
         raise KnnlmError(
             "a predictor gives a token no probability at all, so its perplexity is infinite: mix "
             "it with the LM first"
         )
-    tokens = np.asarray(a.tokens, np.float64)
     better = bootstrap_means(delta, tokens)
     low, high = interval_95(better)
     ends = (delta.sum() / tokens.sum(), high, low)
@@ -130,7 +143,12 @@ def verdict(sense: Sense, margin: float, low: float, high: float) -> Decision:
         margin: A smaller effect does not count.
         low: The lower end of the interval.
         high: Its upper end.
+
+    Raises:
+        UsageError: There is no such claim.
     """
+    if sense not in SENSES:
+        raise unknown("claim", sense, SENSES)
     match sense:
         case "same":
             inside = -margin < low and high < margin

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from knnlm.errors import UsageError, unknown
 from knnlm.experiments.base_lms import AboutLM, BaseLM, Checkpoint, ExistingLM
 from knnlm.experiments.texts import Texts
 from knnlm.files import read_json
@@ -39,8 +40,24 @@ class LMs:
         self._trained: dict[str, TrainingResult] = {}
         self._open: tuple[Checkpoint, LanguageModel] | None = None
 
+    def check(self, name: str, step: int | None = None) -> None:
+        """Refuse an LM that the experiment does not have.
+
+        Raises:
+            UsageError: There is none of that name, or it is not trained here and an update is
+                asked for.
+        """
+        if name not in self.by_name:
+            raise unknown("LM", name, self.by_name)
+        if step is not None and isinstance(self.by_name[name], ExistingLM):
+            raise UsageError(
+                f"LM {name} is not trained here, so there is no update {step} of it: leave out "
+                "`step`"
+            )
+
     def model(self, name: str, step: int | None = None) -> LanguageModel:
         """A base LM, trained if it is not; the last one asked for stays open."""
+        self.check(name, step)
         wanted = Checkpoint(name, step)
         if self._open is None or self._open[0] != wanted:
             self._open = (wanted, self._load(wanted))

@@ -5,7 +5,7 @@
     OUT/work/                the workspace (large; may be deleted when all records are there)
 
 Files are replaced in one step and carry a checksum (files.py). A record has the fields of `Record`,
-no more and no fewer; one of another format is refused. Needs no torch."""
+no more and no fewer; one of another format, name or scale is refused. Needs no torch."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -49,16 +49,20 @@ def write_record(file: Path, record: Record[Any]) -> None:
     write_json(file, {"format": FORMAT, **fields})
 
 
-def read_record(file: Path, kinds: Mapping[str, type[Condition[Any, Any]]]) -> Record[Any]:
+def read_record(
+    file: Path, kinds: Mapping[str, type[Condition[Any, Any]]], scale: str | None = None
+) -> Record[Any]:
     """Read what `write_record` wrote.
 
     Args:
         file: The record.
         kinds: Classes of conditions, by their `kind`.
+        scale: The scale that it must be of, that of the folder's claim; None is any.
 
     Raises:
-        DamagedError: The file is not what was written.
-        KnnlmError: It has another format, or fields that its kind of condition does not have.
+        DamagedError: The file is not what was written, is of another condition or scale than its
+            place says, or has fields that its kind of condition does not have.
+        KnnlmError: It has another format.
     """
     fields = read_json(file, newest_format=FORMAT)
     if (number := fields.pop("format", None)) != FORMAT:
@@ -67,10 +71,16 @@ def read_record(file: Path, kinds: Mapping[str, type[Condition[Any, Any]]]) -> R
         record: Record[Any] = from_json(Record, fields)
         if (kind := kinds.get(record.kind)) is None:
             raise FieldError("kind", f"{record.kind} is not known")
+        if record.condition != file.stem:
+            raise FieldError("condition", f"is {record.condition}, not what the file is called")
+        if scale is not None and record.scale != scale:
+            raise FieldError("scale", f"is {record.scale}, not {scale} as in {CLAIM}")
+        if (name := from_json(kind, record.settings, "settings").name) != record.condition:
+            raise FieldError("settings", f"are those of {name}")
         measurement = from_json(kind.measurement_type, record.measurement, "measurement")
     except FieldError as error:
         raise DamagedError(
-            f"{file} is no record of this version ({error}): restore it, or delete it and measure "
+            f"{file} cannot be read as a record ({error}): restore it, or delete it and measure "
             "its condition again"
         ) from error
     return replace(record, measurement=measurement)
@@ -87,7 +97,7 @@ class Claim(NamedTuple):
     """What every record of a folder depends on beside its own condition."""
 
     scale: str
-    text: list[dict[str, Any]]
+    text: tuple[dict[str, Any], ...]
     """Descriptions of the texts, and how many of their tokens are searched for."""
     lms: dict[str, str]
     """Fingerprints of how LMs are trained, by name."""
@@ -110,7 +120,7 @@ def make_claim(
     described = [text.describe() for text in (texts.train, texts.valid, texts.test)]
     return Claim(
         scale,
-        [*described, {"queries": queries}],
+        (*described, {"queries": queries}),
         {lm.name: fingerprint(lm.describe()) for lm in every if isinstance(lm, BaseLM)},
         {lm.name: lm.source for lm in every if isinstance(lm, ExistingLM)},
     )
@@ -126,18 +136,34 @@ class ResultsFolder:
 
     def __init__(self, path: Path, own_names: Sequence[str] = (WORK,)) -> None:
         self.path, self.own_names = path, own_names
+        self._scale: str | None = None
 
     @contextmanager
     def claimed(self, claim: Claim) -> Iterator[None]:
         """Hold the folder for one experiment, alone.
 
+        Records of different scales, texts or LMs do not belong in one folder; further LMs may join.
+        A folder that holds no record yet may be claimed by another experiment.
+
         Raises:
             KnnlmError: The folder holds other things or other results, or another process writes
-                to it.
+                to it. Nothing was changed then.
         """
+        self.check(claim)  # before the lock, whose file would stay in a folder of somebody else
         with write_lock(self.path):
-            self._claim(claim)
+            joined = self._joined(claim)
+            (self.path / RECORDS).mkdir(exist_ok=True)
+            write_json(self.path / CLAIM, joined._asdict())
+            self._scale = claim.scale
             yield
+
+    def check(self, claim: Claim) -> None:
+        """Refuse a claim as `claimed` would, without making it.
+
+        Raises:
+            KnnlmError: The folder holds other things or other results.
+        """
+        self._joined(claim)
 
     def file(self, name: str) -> Path:
         """The record of the condition of that name."""
@@ -147,40 +173,47 @@ class ResultsFolder:
         """The record of a condition, if it was measured.
 
         Raises:
-            KnnlmError: It is damaged, or of another format.
+            KnnlmError: It is damaged, of another format, or of another scale than was claimed.
         """
         file = self.file(condition.name)
-        return read_record(file, {condition.kind: type(condition)}) if file.is_file() else None
+        if not file.is_file():
+            return None
+        return read_record(file, {condition.kind: type(condition)}, self._scale)
 
     def write(self, record: Record[Any]) -> None:
         """Keep the record of a condition."""
         write_record(self.file(record.condition), record)
 
-    def _claim(self, claim: Claim) -> None:
-        """Records of different scales, texts or LMs do not belong in one folder; further LMs may
-        join."""
-        file = self.path / CLAIM
-        if not file.is_file():
-            known = (*self.own_names, RECORDS, ".lock")
-            if strangers := [p.name for p in self.path.iterdir() if p.name not in known]:
-                raise KnnlmError(
-                    f"{self.path} is not empty ({strangers[0]} …): choose another `out`; nothing "
-                    "was changed"
-                )
-            (self.path / RECORDS).mkdir(exist_ok=True)
-            write_json(file, claim._asdict())
-            return
+    def _joined(self, claim: Claim) -> Claim:
+        """What the folder will be of, once it is claimed."""
+        if not (self.path / CLAIM).is_file():
+            self._refuse_strangers()
+            return claim
         _refuse_format_1(self.path)
         before = read_claim(self.path)
         if difference := _difference(before, claim):
+            if not _record_files(self.path):
+                return claim
             raise KnnlmError(
                 f"{self.path} holds results of {difference}: choose another `out`; nothing was "
                 "changed"
             )
-        joined = claim._replace(
+        return claim._replace(
             lms={**before.lms, **claim.lms}, others={**before.others, **claim.others}
         )
-        write_json(file, joined._asdict())
+
+    def _refuse_strangers(self) -> None:
+        """Leave alone a folder that no experiment has claimed and that is not empty."""
+        if not self.path.is_dir():
+            return
+        if _record_files(self.path):
+            raise _no_claim(self.path)
+        known = (*self.own_names, RECORDS, ".lock")
+        if strangers := sorted(p.name for p in self.path.iterdir() if p.name not in known):
+            raise KnnlmError(
+                f"{self.path} is not empty ({strangers[0]} …): choose another `out`; nothing was "
+                "changed"
+            )
 
 
 def _difference(before: Claim, claim: Claim) -> str:
@@ -197,9 +230,29 @@ def _difference(before: Claim, claim: Claim) -> str:
 
 
 def read_claim(folder: Path) -> Claim:
-    """What the results of a folder are of."""
-    fields = read_json(folder / CLAIM)
-    return Claim(**{name: fields[name] for name in Claim._fields})
+    """What the results of a folder are of.
+
+    Raises:
+        KnnlmError: The folder does not say.
+        DamagedError: What it says is not what was written.
+    """
+    file = folder / CLAIM
+    if not file.is_file():
+        raise _no_claim(folder)
+    try:
+        return from_json(Claim, read_json(file))
+    except FieldError as error:
+        raise DamagedError(
+            f"{file} does not say what results are of ({error}): restore it, or choose another "
+            "`out`"
+        ) from error
+
+
+def _no_claim(folder: Path) -> KnnlmError:
+    return KnnlmError(
+        f"{folder} has no {CLAIM}, which says what its records are of: restore it, or choose "
+        "another `out`"
+    )
 
 
 def load_records(
@@ -212,13 +265,18 @@ def load_records(
         kinds: Classes of conditions, by their `kind`.
 
     Raises:
-        KnnlmError: There are none, or one of them is damaged or of another format.
+        KnnlmError: There are none, or one of them is damaged, of another format, or of another
+            condition or scale than its place says.
     """
     _refuse_format_1(folder)
-    files = sorted((folder / RECORDS).glob("*.json"))
-    if not files:
+    if not (files := _record_files(folder)):
         raise KnnlmError(f"{folder} holds no results: run its experiment first")
-    return {file.stem: read_record(file, kinds) for file in files}
+    scale = read_claim(folder).scale
+    return {file.stem: read_record(file, kinds, scale) for file in files}
+
+
+def _record_files(folder: Path) -> list[Path]:
+    return sorted((folder / RECORDS).glob("*.json"))
 
 
 def _refuse_format_1(folder: Path) -> None:

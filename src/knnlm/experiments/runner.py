@@ -5,15 +5,17 @@ ends with the same results as one that was never killed; only `provenance` tells
 kind of CPU with as many threads: other vector instructions round differently, and after hundreds of
 updates that is another LM of the same recipe.)"""
 
+import json
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from knnlm.errors import KnnlmError
-from knnlm.experiments.condition import Condition, W, grouped_by_lm
+from knnlm.errors import KnnlmError, UsageError
+from knnlm.experiments.condition import Condition, M, W, grouped_by_lm
 from knnlm.experiments.provenance import make_provenance
 from knnlm.experiments.records import Record, ResultsFolder
+from knnlm.experiments.typed_json import FieldError, to_json
 from knnlm.experiments.workspace import Workspace
 from knnlm.files import read_json, write_json
 from knnlm.progress import log
@@ -49,7 +51,9 @@ def run(
         known: Further conditions that the folder may hold records of, whose LMs must be the same.
 
     Raises:
-        KnnlmError: The folder holds records of an LM that came out differently.
+        KnnlmError: The folder holds records of an LM that came out differently, or a measurement
+            cannot be written.
+        UsageError: The folder holds the record of another condition of the same name.
     """
     began = time.monotonic()
     ordered = grouped_by_lm(conditions)
@@ -64,9 +68,33 @@ def run(
 
 
 def _measured(condition: Condition[W, Any], workspace: W, results: ResultsFolder) -> bool:
-    """Whether the folder holds the condition's record, made with what it is made with now."""
+    """Whether the folder holds the condition's record, made with what it is made with now.
+
+    Raises:
+        UsageError: It is the record of another condition.
+    """
     record = results.read(condition)
-    return record is not None and record.made_with == condition.made_with(workspace)
+    if record is None or record.made_with != condition.made_with(workspace):
+        return False
+    if difference := _difference(record.settings, condition.settings):
+        raise UsageError(
+            f"{results.file(condition.name)} is of another condition called {condition.name} "
+            f"({difference}): let the name say in what the two differ, or choose another `out`"
+        )
+    return True
+
+
+def _difference(before: Any, now: Any, field: str = "") -> str:
+    """The first setting that is not what it was, or ""."""
+    if before == now:
+        return ""
+    if isinstance(before, dict) and isinstance(now, dict) and before.keys() == now.keys():
+        name = next(name for name in now if before[name] != now[name])
+        return _difference(before[name], now[name], f"{field}.{name}" if field else name)
+    was, is_now = (
+        value if isinstance(value, str) else json.dumps(value) for value in (before, now)
+    )
+    return f"{field} is {is_now}, not {was}"
 
 
 def _measure(
@@ -74,7 +102,7 @@ def _measure(
 ) -> None:
     clock = _Clock(workspace, condition.name)
     try:
-        measurement = condition.measure(workspace)
+        measurement = _checked(condition, condition.measure(workspace))
     except BaseException:
         clock.keep()
         raise
@@ -90,6 +118,24 @@ def _measure(
         )
     )
     clock.forget()
+
+
+def _checked(condition: Condition[W, M], measurement: M) -> M:
+    """A measurement that can be written and read again."""
+    kind, wanted = type(condition).__name__, condition.measurement_type
+    if type(measurement) is not wanted:
+        raise KnnlmError(
+            f"`{kind}.measure` returned a {type(measurement).__name__}: return a "
+            f"{wanted.__name__}, its `measurement_type`"
+        )
+    try:
+        to_json(measurement, "measurement")
+    except FieldError as error:
+        raise KnnlmError(
+            f"what was measured for {condition.name} cannot be written ({error}): change what "
+            f"`{kind}.measure` returns"
+        ) from error
+    return measurement
 
 
 class _Clock:

@@ -3,11 +3,13 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from knnlm.errors import UsageError, unknown
 from knnlm.experiments.base_lms import Checkpoint
-from knnlm.similarity import Metric
+from knnlm.similarity import Metric, checked_metric
 
 NORMALIZED = "-normed"
 """Ends the name of a state of which the LayerNorm without gain or bias is taken."""
+_STATES = ("att", "ffn")
 
 
 class SearchSpec(NamedTuple):
@@ -49,7 +51,29 @@ class SearchSpec(NamedTuple):
     @property
     def other_state(self) -> str:
         """The state where it is neither att, ffn nor made from them, else ""."""
-        return "" if self.state.removesuffix(NORMALIZED) in ("att", "ffn") else self.state
+        return "" if self.state.removesuffix(NORMALIZED) in _STATES else self.state
+
+
+def check_search(spec: SearchSpec, other_states: Iterable[str] = ()) -> None:
+    """Refuse a search that cannot be done, whatever the datastore holds.
+
+    Args:
+        spec: The search.
+        other_states: States beside att and ffn that are known.
+
+    Raises:
+        UsageError: Its state or metric is not known, or a number is out of range.
+    """
+    states = (*_STATES, *(state + NORMALIZED for state in _STATES), *other_states)
+    if spec.state not in states:
+        raise unknown("state", spec.state, states)
+    checked_metric(spec.metric)
+    if not 0 < spec.fraction <= 1:
+        raise UsageError(
+            f"fraction {spec.fraction} is out of range: choose a number above 0, at most 1"
+        )
+    if not 0 <= spec.zeros < 1:
+        raise UsageError(f"zeros {spec.zeros} is out of range: choose a number from 0, below 1")
 
 
 def largest_k(searches: Iterable[Mapping[SearchSpec, int]]) -> dict[SearchSpec, int]:

@@ -5,7 +5,8 @@ Fields may be str, int, float, bool, Literal, `X | None`, tuple, dict[str, X], A
 NamedTuples and dataclasses of these, and classes that write themselves (`as_json`, `from_json`).
 NamedTuples and dataclasses become objects, tuples become lists. A field whose name is a keyword of
 Python has another one in JSON: `lam: float = json_name("lambda")`. JSON has no infinity: a number
-that may be infinite is an `Unbounded`, which is null then."""
+that may be infinite is an `Unbounded`, which is null then. Numbers of NumPy become those of
+Python."""
 
 import dataclasses
 import math
@@ -13,6 +14,8 @@ import types
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
 
 T = TypeVar("T")
 _INFINITY_IS_NULL = "infinity is null"
@@ -40,14 +43,18 @@ def json_name(name: str, default: Any = dataclasses.MISSING) -> Any:
     return dataclasses.field(default=default, metadata={_NAME: name})
 
 
-def to_json(value: Any) -> Any:
+def to_json(value: Any, field: str = "") -> Any:
     """A dataclass, or anything that a field of one may be, as JSON.
+
+    Args:
+        value: The dataclass.
+        field: Where its JSON will be, for errors.
 
     Raises:
         FieldError: A value is not of its field's type.
     """
     kind: Any = type(value)
-    return _writer(kind)(value, "")
+    return _writer(kind)(value, field)
 
 
 def from_json(kind: type[T], value: Any, field: str = "") -> T:
@@ -64,6 +71,11 @@ def from_json(kind: type[T], value: Any, field: str = "") -> T:
     wanted: Any = kind
     result: T = _reader(wanted)(value, field)
     return result
+
+
+def check_json_type(kind: Any) -> None:
+    """Raise a TypeError unless values of this type can be written and read."""
+    _writer(kind), _reader(kind)
 
 
 @cache
@@ -85,7 +97,7 @@ def _reader(kind: Any) -> _Read:
     if kind in _PLAIN:
         return _plain(kind)
     if hasattr(kind, "from_json"):
-        return lambda value, _: kind.from_json(value)
+        return _read_own_words(kind)
     return _read_object(kind)
 
 
@@ -94,21 +106,21 @@ def _writer(kind: Any) -> _Write:
     """Writes values of one type."""
     origin, arguments = get_origin(kind), get_args(kind)
     if kind is Any or isinstance(kind, TypeVar):
-        return lambda value, _: value
+        return _write_any
     if origin is Annotated:
         return _write_unbounded
     if origin in (Union, types.UnionType):
         return _optional(_writer(_of_optional(kind, arguments)))
     if origin is Literal:
-        return _read_literal(arguments)
+        return _written(_read_literal(arguments))
     if origin is tuple:
         return _write_tuple(arguments)
     if origin in (dict, Mapping):
         return _read_dict(_writer(arguments[1]))
     if kind in _PLAIN:
-        return _plain(kind)
+        return _written(_plain(kind))
     if hasattr(kind, "as_json"):
-        return lambda value, _: value.as_json()
+        return lambda value, field: _write_any(value.as_json(), field)
     return _write_object(kind)
 
 
@@ -134,12 +146,48 @@ def _plain(kind: Any) -> _Read:
     return check
 
 
+def _python(value: Any) -> Any:
+    """A number of NumPy as one of Python."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _written(check: _Read) -> _Write:
+    return lambda value, field: check(_python(value), field)
+
+
+def _write_any(value: Any, field: str) -> Any:
+    """JSON as it is."""
+    if isinstance(value, Mapping):
+        return _read_dict(_write_any)(value, field)
+    if isinstance(value, list | tuple):
+        return [_write_any(item, f"{field}[{i}]") for i, item in enumerate(value)]
+    plain = _python(value)
+    if plain is None or type(plain) in (str, bool, int):
+        return plain
+    if type(plain) is not float:
+        raise FieldError(field, "is not JSON")
+    return _plain(float)(plain, field)
+
+
+def _read_own_words(kind: Any) -> _Read:
+    """Reads a class that reads itself; what it is given may be anything."""
+
+    def read(value: Any, field: str) -> Any:
+        try:
+            return kind.from_json(value)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise FieldError(field, f"cannot be read ({type(error).__name__}: {error})") from error
+
+    return read
+
+
 def _read_unbounded(value: Any, field: str) -> Any:
     return math.inf if value is None else _plain(float)(value, field)
 
 
 def _write_unbounded(value: Any, field: str) -> Any:
-    return None if value == math.inf else _plain(float)(value, field)
+    number = _python(value)
+    return None if type(number) is float and number == math.inf else _plain(float)(number, field)
 
 
 def _of_optional(kind: Any, arguments: tuple[Any, ...]) -> Any:
@@ -206,6 +254,8 @@ def _read_dict(convert: _Read) -> _Read:
     def read(value: Any, field: str) -> Any:
         if not isinstance(value, Mapping):
             raise FieldError(field, "is not an object")
+        if any(type(name) is not str for name in value):
+            raise FieldError(field, "has a name that is not a string")
         return {name: convert(item, _inside(field, name)) for name, item in value.items()}
 
     return read
@@ -236,9 +286,11 @@ def _read_object(kind: Any) -> _Read:
         for _, in_json, _ in fields:
             if in_json not in value:
                 raise FieldError(_inside(field, in_json), "is missing")
-        return kind(
-            **{name: one(value[in_json], _inside(field, in_json)) for name, in_json, one in fields}
-        )
+        values = {n: one(value[in_json], _inside(field, in_json)) for n, in_json, one in fields}
+        try:
+            return kind(**values)
+        except ValueError as error:  # of its __post_init__
+            raise FieldError(field, f"is impossible ({error})") from error
 
     return read
 

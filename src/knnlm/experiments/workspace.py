@@ -29,7 +29,7 @@ from knnlm.experiments.derive import (
     subsample,
 )
 from knnlm.experiments.lms import LMs
-from knnlm.experiments.searches import NORMALIZED, SearchSpec, zero_entries
+from knnlm.experiments.searches import NORMALIZED, SearchSpec, check_search, zero_entries
 from knnlm.experiments.texts import Texts
 from knnlm.files import fingerprint
 from knnlm.hidden_states import AttLocation
@@ -142,6 +142,7 @@ class Workspace:
         """The datastore and queries of a search, without the zero entries of `spec.zeros`."""
         wanted = (*spec.checkpoint, spec.state, spec.fraction, spec.draw, spec.width)
         if wanted not in self._data:
+            check_search(spec, self._other_states)
             store = self.entries(*spec.checkpoint, STORE, spec.other_state)
             valid, test = self.queries(*spec.checkpoint, spec.other_state)
             self._data[wanted] = self._derived(spec, SearchData(store, valid, test, spec.key))
