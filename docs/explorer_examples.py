@@ -28,7 +28,8 @@ TEXTS = {
     ),
     "Reading a CSV file": (
         "import csv\n\nwith open('eggs.csv', newline='') as csvfile:\n"
-        "    reader = csv.DictReader(csvfile)\n    for row in reader:\n        print(row['name'])\n",
+        "    reader = csv.DictReader(csvfile)\n    for row in reader:\n"
+        "        print(row['name'])\n",
         "The program was written for this page; its names are those of the documentation.",
     ),
     "A story": (

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, expect, sync_playwright
 
 from knnlm import KNNLM, Datastore
 from knnlm.integrations.server.pages import FOLDER
@@ -37,15 +37,13 @@ def page(browser: Browser) -> Iterator[Page]:
     """A page on which nothing may go wrong unnoticed."""
     context = browser.new_context(viewport={"width": 1200, "height": 900})
     opened, problems = context.new_page(), list[str]()
-    opened.on("pageerror", lambda error: problems.append(str(error)))
-    opened.on(
-        "console",
-        lambda message: (
+
+    def note(message: ConsoleMessage) -> None:
+        if message.type == "error" and "Failed to load resource" not in message.text:
             problems.append(message.text)
-            if message.type == "error" and "Failed to load resource" not in message.text
-            else None
-        ),
-    )
+
+    opened.on("pageerror", lambda error: problems.append(str(error)))
+    opened.on("console", note)
     yield opened
     context.close()
     assert problems == []
@@ -258,7 +256,12 @@ def test_a_token_is_asked_for_once(page: Page, start: Any) -> None:
 )
 def test_any_text_is_shown_as_text(page: Page, url: str, text: str) -> None:
     alerts: list[str] = []
-    page.on("dialog", lambda dialog: (alerts.append(dialog.message), dialog.dismiss()))
+
+    def dismiss(dialog: Dialog) -> None:
+        alerts.append(dialog.message)
+        dialog.dismiss()
+
+    page.on("dialog", dismiss)
     page.goto(url)
     page.fill("#text", text)
     page.click("#go")

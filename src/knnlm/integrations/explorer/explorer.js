@@ -130,7 +130,6 @@ function showExample(name, wanted = {}) {
   $("text").value = example.text;
   $("example").value = example.name;
   show(example.answer, { example: example.name }, wanted);
-  say("status", "");
   $("source").textContent = `${EXAMPLES.about} ${example.about}`;
 }
 
@@ -529,7 +528,11 @@ function listen() {
     if (text.trim()) explainText(text);
     else say("status", "Paste a text first.", true);
   });
-  $("example").addEventListener("change", () => showExample($("example").value));
+  $("example").addEventListener("change", () => {
+    state.asking?.abort();
+    say("status", "");
+    showExample($("example").value);
+  });
   $("lambda").addEventListener("input", () => change({ lambda: Number($("lambda").value) }));
   $("tau").addEventListener("input", () => change({ tau: state.result.settings.tau * 2 ** Number($("tau").value) }));
   $("k").addEventListener("input", () => change({ k: Math.round(state.result.settings.k ** Number($("k").value)) }));
