@@ -47,8 +47,7 @@ DOCUMENTS = np.repeat(np.arange(4), QUERIES // 4)
 
 
 def some_data() -> SearchData:
-    column = SimpleNamespace(all=lambda: DOCUMENTS)
-    test = SimpleNamespace(words=25, table=SimpleNamespace(columns={"document": column}))
+    test = SimpleNamespace(words=25, document_numbers=DOCUMENTS)
     return cast(SearchData, SimpleNamespace(test=test))
 
 

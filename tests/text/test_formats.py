@@ -159,7 +159,7 @@ def test_a_missing_converter_says_what_to_install(
     monkeypatch.setitem(sys.modules, "pypdf", None)
     monkeypatch.setitem(sys.modules, "inscriptis", None)
     (tmp_path / f"a{suffix}").write_bytes(b"x")
-    with pytest.raises(KnnlmError, match=r"needs .*: run pip install 'knnlm\[documents\]'"):
+    with pytest.raises(KnnlmError, match=r"needs .*: run pip install pypdf inscriptis"):
         texts(tmp_path / f"a{suffix}")
 
 

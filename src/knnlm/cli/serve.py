@@ -77,7 +77,7 @@ def serve(
     model: ModelOptions,
     json: Json = False,
 ) -> None:
-    """Serve a datastore's kNN-LM: the OpenAI API, and the explorer in a browser.
+    """Serve a kNN-LM: the OpenAI API and the explorer.
 
     It listens on this machine only, unless told otherwise. Ctrl-C stops it.
 

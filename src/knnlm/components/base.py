@@ -259,20 +259,24 @@ class Component(ABC):
 
         Args:
             states: Hidden states (B, X), as `logprobs` takes them.
-            k: How many of the nearest neighbors vote, if fewer than the component's own; for a
-                component that retrieves nothing it means nothing.
+            k: How many of the nearest neighbors vote, if fewer than the component's own.
 
         Returns:
             log p (B, V), and the neighbors if the component retrieves.
 
-        Raises:
-            KnnlmError: The component searches, and a state does not fit the datastore's type.
         """
         return Predicted(self.logprobs(states), None)
 
     def retrieve(self, states: torch.Tensor, k: int) -> Neighbors | None:
-        """The k nearest entries of hidden states (B, X), also more than vote; None where nothing is
-        retrieved."""
+        """The k nearest entries, also more than vote.
+
+        Args:
+            states: Hidden states (B, X), as `logprobs` takes them.
+            k: How many.
+
+        Returns:
+            The neighbors; None where nothing is retrieved.
+        """
         return None
 
     def prepare(self) -> None:

@@ -572,6 +572,7 @@ function listen() {
 async function begin() {
   listen();
   $("example").replaceChildren(...EXAMPLES.examples.map((each) => element("option", { value: each.name }, each.name)));
+  openLink();
   if (isFile) {
     for (const id of ["text", "go", "prompt", "continue-go"]) $(id).disabled = true;
     say("compare-status", "Continuing a text needs a server: run knnlm explore.");
@@ -585,7 +586,6 @@ async function begin() {
       tellError("status", error, () => location.reload());
     }
   }
-  openLink();
 }
 
 begin();

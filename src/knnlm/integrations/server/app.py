@@ -100,7 +100,17 @@ def build_app(knnlm: KNNLM, options: ServerOptions) -> Any:
 
 
 def _add_routes(app: FastAPI, served: Served, options: ServerOptions) -> frozenset[str]:
-    predictor, engine, began = served.predictor, served.engine, int(time.time())
+    _add_openai(app, served, options)
+    _add_scoring(app, served, options)
+    _add_information(app, served, options)
+    for name in explorer_files():
+        app.get(f"/{name}", include_in_schema=False)(page_file(name))
+    app.get("/", include_in_schema=False)(page_file("index.html"))
+    return frozenset(route.path for route in app.routes if hasattr(route, "path"))
+
+
+def _add_openai(app: FastAPI, served: Served, options: ServerOptions) -> None:
+    began = int(time.time())
 
     @app.post("/v1/completions", responses=ERRORS)
     async def completions(request: Request, body: CompletionRequest) -> Response:
@@ -126,6 +136,10 @@ def _add_routes(app: FastAPI, served: Served, options: ServerOptions) -> frozens
                 for name in served.names
             ],
         }
+
+
+def _add_scoring(app: FastAPI, served: Served, options: ServerOptions) -> None:
+    predictor, engine = served.predictor, served.engine
 
     @app.post("/api/score", responses=ERRORS)
     async def score_text(request: Request, body: ScoreRequest) -> Response:
@@ -161,6 +175,10 @@ def _add_routes(app: FastAPI, served: Served, options: ServerOptions) -> frozens
         described = [passage(predictor.entries, predictor.tokenizer, e) for e in body.entries]
         return {"entries": described}
 
+
+def _add_information(app: FastAPI, served: Served, options: ServerOptions) -> None:
+    predictor, engine = served.predictor, served.engine
+
     @app.get("/api/info", responses=ERRORS)
     async def info() -> dict[str, Any]:
         """What is served."""
@@ -192,11 +210,6 @@ def _add_routes(app: FastAPI, served: Served, options: ServerOptions) -> frozens
     async def metrics() -> Response:
         """Counters for Prometheus."""
         return Response(app.state.metrics.page(), media_type="text/plain; version=0.0.4")
-
-    for name in explorer_files():
-        app.get(f"/{name}", include_in_schema=False)(page_file(name))
-    app.get("/", include_in_schema=False)(page_file("index.html"))
-    return frozenset(route.path for route in app.routes if hasattr(route, "path"))
 
 
 def _tokens(predictor: Predictor, body: ScoreRequest) -> list[int]:
