@@ -4,7 +4,7 @@
     python docs/explorer_examples.py http://127.0.0.1:8017 "About the model and its text."
 
 The texts are below: none of them is in the Python documentation, all speak of what it speaks of.
-Scores and log-probabilities are rounded; the page still gives P to four digits."""
+Scores and log-probabilities are rounded; the page still gives P to three digits."""
 
 import json
 import sys
@@ -13,18 +13,13 @@ from pathlib import Path
 from typing import Any
 
 FILE = Path(__file__).parents[1] / "src/knnlm/integrations/explorer/examples.js"
-_PASSAGES = 6  # neighbors of a token whose passages are kept
+_PASSAGES = 5  # neighbors of a token whose passages are kept
 TEXTS = {
     "A documented method": (
         ".. method:: Box.pop(name)\n\n   Remove and return the item with the given name. Raises "
         ":exc:`KeyError` if\n   there is no such item.\n\n   .. versionchanged:: 3.9\n      Added "
         "the *default* parameter.\n",
         "There is no class Box in the documentation: the text was written for this page.",
-    ),
-    "A class with fields": (
-        "A data class can be frozen, so that assigning to one of its fields raises an exception. "
-        "The decorator adds special methods such as __init__() and __repr__() to the class.",
-        "The text was written for this page.",
     ),
     "Reading a CSV file": (
         "import csv\n\nwith open('eggs.csv', newline='') as csvfile:\n"
@@ -56,8 +51,8 @@ def example(url: str, name: str, text: str, about: str) -> dict[str, Any]:
         for known in token["lm_top"]:
             known["logprob"] = round(known["logprob"], 5)
     for position in answer["votes"]["positions"]:
-        position["scores"] = [round(score, 4) for score in position["scores"]]
-        position["lm_logprobs"] = [round(log, 4) for log in position["lm_logprobs"]]
+        position["scores"] = [round(score, 3) for score in position["scores"]]
+        position["lm_logprobs"] = [round(log, 3) for log in position["lm_logprobs"]]
     return {"name": name, "about": about, "text": text, "answer": answer}
 
 

@@ -1,6 +1,7 @@
 """What the README shows really runs, from an empty folder, and what it says is so."""
 
 import json
+import math
 import re
 import shlex
 import subprocess
@@ -158,14 +159,19 @@ def test_no_sentence_has_more_than_three_numbers(name: str) -> None:
         assert len(re.findall(r"(?<![\w-])[−+]?\d[\d,.]*", sentence)) <= 3, sentence
 
 
-def test_the_picture_shows_what_the_equation_gives() -> None:
-    shown: dict[str, Any] = json.loads((ROOT / "docs/images/explained.json").read_text())
-    import math
-
-    token, lam = shown["token"], shown["lambda"]
-    lm, knn, mixed = (math.exp(token[f"{name}_logprob"]) for name in ("lm", "component", "mixed"))
-    assert mixed == pytest.approx((1 - lam) * lm + lam * knn, rel=1e-3)
-    assert token["neighbors"][0]["is_target"]
+def test_the_examples_of_the_explorer_are_what_the_equation_gives() -> None:
+    """The picture shows the first of them."""
+    file = ROOT / "src/knnlm/integrations/explorer/examples.js"
+    text = file.read_text().removeprefix("const EXAMPLES = ").removesuffix(";\n")
+    examples: dict[str, Any] = json.loads(text)
+    assert "<" not in text
+    for example in examples["examples"]:
+        lam = example["answer"]["settings"]["lambda"]
+        for token in example["answer"]["tokens"]:
+            lm, mixed = math.exp(token["lm_logprob"]), math.exp(token["logprob"])
+            knn = 0 if token["component_logprob"] is None else math.exp(token["component_logprob"])
+            assert mixed == pytest.approx((1 - lam) * lm + lam * knn, rel=1e-3)
+    assert file.stat().st_size < 700_000
 
 
 def test_disk_is_what_the_columns_of_an_entry_take() -> None:

@@ -1,6 +1,7 @@
 """Programs that people use: lm-evaluation-harness, curl, and generated requests by the schema."""
 
 import json
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -54,6 +55,17 @@ def _remote(url: str, tokenizer: Path) -> str:
     return (
         f"model=tiny,base_url={url}/v1/completions,tokenizer={tokenizer},num_concurrent=1,"
         "tokenized_requests=True,max_length=128,add_bos_token=True"
+    )
+
+
+def test_the_program_of_the_guide_runs(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    guide = (Path(__file__).parents[3] / "docs" / "serve.md").read_text()
+    program = re.search(r"<!-- example: run by tests -->\n```python\n(.*?)```", guide, re.DOTALL)
+    assert program
+    here = program[1].replace("http://127.0.0.1:8017", url).replace('"store"', '"tiny"')
+    exec(compile(here, "serve.md", "exec"), {})
+    assert re.search(
+        r"^-[\d.]+ \['\d\d\.txt', '\d\d\.txt'\]$", capsys.readouterr().out, re.MULTILINE
     )
 
 

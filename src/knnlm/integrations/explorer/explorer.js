@@ -28,7 +28,8 @@ function element(name, options = {}, ...children) {
 function percent(p) {
   if (p === 0) return "0";
   const shown = 100 * p;
-  return (shown >= 10 ? shown.toFixed(1) : shown >= 0.1 ? shown.toFixed(2) : shown.toExponential(0)) + " %";
+  if (shown >= 10) return `${shown.toFixed(1)} %`;
+  return (shown >= 0.1 ? shown.toFixed(2) : shown >= 1e-4 ? String(Number(shown.toPrecision(1))) : shown.toExponential(0)) + " %";
 }
 
 function number(value) {
@@ -293,8 +294,12 @@ function change(some) {
 
 /* ---- one token ---- */
 
+/** The token that gained most; one with a letter in it, if there is one. */
 function largestGain() {
-  const gains = state.mixed.logs.map((one, n) => one.log - state.result.tokens[n].lm_logprob);
+  const { tokens } = state.result;
+  const isWord = tokens.map((token) => /\p{L}{2}/u.test(token.text));
+  const gains = state.mixed.logs.map((one, n) =>
+    one.log - tokens[n].lm_logprob - (isWord[n] || !isWord.includes(true) ? 0 : 1e6));
   return gains.indexOf(Math.max(...gains));
 }
 
@@ -331,7 +336,7 @@ function drawPanel() {
       : `The vote made it ${gain > 0 ? "likelier" : "less likely"}, by a factor of ${number(Math.exp(Math.abs(gain)))}.`),
   ];
   if (state.result.retrieves) {
-    parts.push(drawTops(token, position), element("h3", {}, "The nearest stored contexts"), drawNeighbors(token, position));
+    parts.push(element("h3", {}, "The nearest stored contexts"), drawNeighbors(token, position), drawTops(token, position));
   }
   $("panel").replaceChildren(...parts);
 }
@@ -343,10 +348,10 @@ function name(id, token) {
 
 function drawTops(token, position) {
   const found = mixture.distributions(token, position, state.settings, TOP);
-  const list = (title, pairs) => element("div", {}, element("h3", {}, title),
+  const list = (title, pairs) => element("div", {}, element("h4", {}, title),
     element("ol", {}, ...pairs.map(([id, p]) => element("li", id === token.id ? { class: "is-token" } : {},
       element("span", {}, oneLine(name(id, token))), element("span", { class: "number" }, percent(p))))));
-  return element("div", { class: "tops" }, list("LM", found.lm), list("Neighbors", found.knn), list("Mixed", found.mixed));
+  return element("div", { class: "tops" }, element("h3", { class: "wide" }, "The likeliest tokens"), list("LM", found.lm), list("Neighbors", found.knn), list("Mixed", found.mixed));
 }
 
 function drawNeighbors(token, position) {
