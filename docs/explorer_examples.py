@@ -19,7 +19,7 @@ TEXTS = {
         ".. method:: Box.pop(name)\n\n   Remove and return the item with the given name. Raises "
         ":exc:`KeyError` if\n   there is no such item.\n\n   .. versionchanged:: 3.9\n      Added "
         "the *default* parameter.\n",
-        "There is no class Box in the documentation: the text was written for this page.",
+        "There is no class Box in it. The text was written for this page and gains more than most.",
     ),
     "Reading a CSV file": (
         "import csv\n\nwith open('eggs.csv', newline='') as csvfile:\n"
@@ -29,7 +29,7 @@ TEXTS = {
     ),
     "A story": (
         "The river rose in the night, and by morning the lower road was gone.",
-        "The documentation has nothing like it, and its votes hurt a little.",
+        "The documentation has nothing like it: its votes hurt.",
     ),
 }
 

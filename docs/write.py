@@ -132,8 +132,8 @@ class Numbers:
         share = share_of_gain(
             self.results, self.results.seeds(component), self.knn, at.point, at.base
         )
-        value, low, high = (f"{100 * number:.0f}" for number in share)
-        return f"{value} % ({low} to {high} %)"
+        value, low, high = (f"{number:.2f}" for number in share)
+        return f"{value} times ({low} to {high})"
 
     def figure_title(self, figure: str) -> str:
         """What a figure says; fails where results do not say so."""

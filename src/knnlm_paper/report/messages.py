@@ -74,7 +74,7 @@ def _a_further_lm(evidence: Evidence) -> bool:
 _MESSAGES = {
     "ladder": Message("Neighbors help the LM, and help it as much once it is calibrated", _ladder),
     "reasons": Message(
-        "With a fitted temperature, searching by att or by an index gains nothing", _reasons
+        "With fitted temperatures, neither searching by att nor an index helps", _reasons
     ),
     "regimes-index": Message(
         "Approximate search beats exact search in no LM",

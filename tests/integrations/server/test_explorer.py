@@ -91,7 +91,7 @@ def test_it_works_from_a_file_too(page: Page) -> None:
         expect(page.locator("#panel .neighbors li").first).to_be_visible()
         assert perplexity(page) > 0
     expect(page.locator("#go")).to_be_disabled()
-    expect(page.locator("#about")).to_contain_text("opened from a file")
+    expect(page.locator("#notice")).to_contain_text("opened from a file")
     page.goto((FOLDER / "findings.html").as_uri())
     expect(page.locator("main img")).to_have_count(6)
 
@@ -158,7 +158,7 @@ def test_a_document_left_out_is_as_if_it_was_never_stored(
     logs = [token.mixed_logprob for token in model.explain(TEXT).tokens]
     assert perplexity(page) == pytest.approx(math.exp(-sum(logs) / len(logs)), rel=1e-4)
     expect(page.locator("#perplexity")).to_contain_text("without 03.txt")
-    expect(page.locator("#perplexity")).not_to_contain_text("about")
+    expect(page.locator("#perplexity")).not_to_contain_text("About")
     expect(page.locator("#panel .neighbors")).not_to_contain_text("03.txt")
     page.get_by_role("button", name="take 03.txt back").click()
     assert perplexity(page) == pytest.approx(wanted_perplexity(url), rel=1e-4)

@@ -229,13 +229,13 @@ function drawNumbers(mixed) {
   line.dataset.lm = mixed.lmPerplexity;
   line.dataset.mixed = mixed.perplexity;
   line.replaceChildren(
-    `Perplexity of the LM ${number(mixed.lmPerplexity)}, with the vote `,
+    `Perplexity (lower is better): LM ${number(mixed.lmPerplexity)}, with the vote `,
     element("b", {}, number(mixed.perplexity)),
-    ` (${sign}${(100 * Math.abs(change)).toFixed(1)} %)`,
-    without >= 0 ? `, without ${state.result.votes.documents[without]}` : "",
+    `, ${sign}${(100 * Math.abs(change)).toFixed(1)} %. The vote ${change < 0 ? "helped" : change > 0 ? "hurt" : "changed nothing"}`,
+    without >= 0 ? `, without ${state.result.votes.documents[without]}.` : ".",
   );
   if (without >= 0 && !mixture.complete(state.result.votes.positions, state.settings)) {
-    line.append(" (about: at some tokens fewer neighbors are left than vote)");
+    line.append(" About: at some tokens fewer neighbors are left than vote.");
   }
 }
 
@@ -277,13 +277,13 @@ function drawDocuments() {
   if (!retrieves) return $("documents").replaceChildren();
   const found = mixture.documents(tokens, votes.positions, state.settings).slice(0, 5);
   const items = found.map(([n, weight]) => element("li", {},
-    `${votes.documents[n]}: ${weight.toFixed(1)} votes for what came next `,
+    `${votes.documents[n]}: ${weight.toFixed(1)} of ${tokens.length} votes `,
     element("button", { type: "button", onclick: () => change({ without: n }) }, "leave out")));
   const back = state.settings.without >= 0
     ? [element("button", { type: "button", onclick: () => change({ without: -1 }) },
       `take ${votes.documents[state.settings.without]} back`)]
     : [];
-  $("documents").replaceChildren(element("h2", {}, "Documents behind this text"), element("ul", {}, ...items), ...back);
+  $("documents").replaceChildren(element("h2", {}, "Documents that voted for these tokens"), element("ul", {}, ...items), ...back);
 }
 
 function change(some) {
@@ -370,9 +370,8 @@ function drawNeighbors(token, position) {
     const inner = element("i");
     inner.style.width = `${100 * shares[m]}%`;
     return element("li", {}, snippet, element("div", { class: "bars" },
-      element("span", {}, percent(shares[m])), element("span", { class: "bar" }, inner),
-      element("span", { class: "number", title: "similarity score" }, position.scores[i].toFixed(2))),
-      element("div", { class: "from" }, element("span", {}, document_),
+      element("span", {}, "vote"), element("span", { class: "bar" }, inner), element("span", { class: "number" }, percent(shares[m]))),
+      element("div", { class: "from" }, element("span", {}, `${document_}, similarity ${position.scores[i].toFixed(2).replace("-", "−")}`),
         element("button", { type: "button", onclick: () => change({ without: position.documents[i] }) }, "leave out this document")));
   }));
 }
@@ -463,7 +462,8 @@ async function compareContinuations(prompt, length) {
       stream({ ...request, model: `${model}:base` }, stop.signal, (choice) => $("base-text").append(visible(choice.text))),
       stream({ ...request, model, knn: { sources: SHOWN_NEIGHBORS } }, stop.signal, addToken),
     ]);
-    say("compare-status", compared.tokens.length ? "Choose a token on the right to see where it comes from." : "");
+    const same = $("base-text").textContent === $("knn-text").textContent.replaceAll("↵", "");
+    say("compare-status", `${same ? "Both wrote the same. " : ""}Choose a token on the right to see where it comes from.`);
   } catch (error) {
     stop.abort();
     tellError("compare-status", error, () => compareContinuations(prompt, length));
@@ -581,7 +581,7 @@ async function begin() {
   if (isFile) {
     for (const id of ["text", "go", "prompt", "continue-go"]) $(id).disabled = true;
     say("compare-status", "Continuing a text needs a server: run knnlm explore.");
-    $("about").textContent = "This page was opened from a file: it shows its examples. Run knnlm explore for texts of your own.";
+    $("notice").textContent = "This page was opened from a file: it shows its examples. For texts of your own, run knnlm explore.";
   } else {
     try {
       state.info = await (await ask("api/info")).json();
