@@ -12,6 +12,7 @@ import contextlib
 import http.client
 import json
 import os
+import shlex
 import statistics
 import subprocess
 import sys
@@ -155,10 +156,12 @@ def freed(port: int, model: str) -> float:
         time.sleep(0.01)
 
 
-def measure(store: str, model: str, clients: int, seconds: float) -> dict[str, Any]:
+def measure(
+    store: str, model: str, options: list[str], clients: int, seconds: float
+) -> dict[str, Any]:
     """Everything."""
     name, ports = Path(store).name, (8231, 8232)
-    ours = [sys.executable, "-m", "knnlm", "serve", store, "--port", str(ports[0])]
+    ours = [sys.executable, "-m", "knnlm", "serve", store, "--port", str(ports[0]), *options]
     theirs = [
         str(Path(sys.executable).parent / "transformers"),
         "serve",
@@ -168,7 +171,12 @@ def measure(store: str, model: str, clients: int, seconds: float) -> dict[str, A
         "--device",
         "cpu",
     ]
-    found: dict[str, Any] = {"clients": clients, "tokens": TOKENS, "store": name}
+    found: dict[str, Any] = {
+        "options": options,
+        "clients": clients,
+        "tokens": TOKENS,
+        "store": name,
+    }
     with serving(ours, ports[0], "/healthz") as pid:
         with serving(theirs, ports[1], "/health"):
             rates: dict[str, list[float]] = {"knnlm": [], "transformers": []}
@@ -204,9 +212,13 @@ if __name__ == "__main__":
     parser.add_argument("model")
     parser.add_argument("--seconds", type=float, default=120)
     parser.add_argument("--clients", type=int, default=64)
+    parser.add_argument(
+        "--options", default="", help="of knnlm serve, as in --options='--index NAME'"
+    )
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
-    numbers = measure(given.store, given.model, given.clients, given.seconds)
+    options = shlex.split(given.options)
+    numbers = measure(given.store, given.model, options, given.clients, given.seconds)
     print(json.dumps(numbers, indent=1))
     if given.out is not None:
         given.out.write_text(json.dumps(numbers, indent=1) + "\n")

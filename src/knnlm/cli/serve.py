@@ -37,7 +37,7 @@ class ServerOptions:
     ] = None
     batch: Annotated[
         int, typer.Option("--batch", min=1, max=256, help="Texts that are continued at once.")
-    ] = 8
+    ] = 16
     waiting: Annotated[
         int,
         typer.Option(

@@ -33,6 +33,7 @@ from .tokenizer import encode_documents as encode_documents
 from .tokenizer import encode_messages as encode_messages
 from .tokenizer import encode_prompt as encode_prompt
 from .tokenizer import joined_tokens as joined_tokens
+from .tokenizer import prompt_encoder as prompt_encoder
 from .tokenizer import reading_as_text as reading_as_text
 from .tokenizer import tokenizer_fingerprint as tokenizer_fingerprint
 from .tokenizer import tokenizer_rules as tokenizer_rules

@@ -64,7 +64,7 @@ class Answering:
     ) -> None:
         self.served, self.request, self.shape = served, request, shape
         self.mixing, self.prompts, self.echo = mixing, prompts, echo
-        self.running = Running(served.engine)
+        self.running = Running(served.engine, request.stream)
         tokenizer = served.predictor.tokenizer
         self.indexes: list[int] = []
         for number, prompt in enumerate(prompts):

@@ -37,7 +37,6 @@ from knnlm.integrations.server.schemas import (
 from knnlm.integrations.server.scoring import Scoring, score, settings_json
 from knnlm.integrations.server.sources import passage
 from knnlm.progress import log
-from knnlm.text import encode_prompt
 from knnlm.version import __version__
 
 _GRACE = 20.0  # seconds for texts that are being continued when the server stops
@@ -214,7 +213,7 @@ def _add_information(app: FastAPI, served: Served, options: ServerOptions) -> No
 
 def _tokens(predictor: Predictor, body: ScoreRequest) -> list[int]:
     if body.text is not None:
-        return encode_prompt(predictor.tokenizer, body.text)
+        return predictor.encode(body.text)
     assert body.tokens is not None
     if max(body.tokens) >= predictor.lm.vocab_size:
         raise UsageError(f"token {max(body.tokens)} is outside the model's vocabulary")

@@ -15,7 +15,7 @@ from knnlm.integrations.server.predictor import Mixing, Predictor
 from knnlm.integrations.server.schemas import CompletionRequest, GeneratingRequest, KNNField
 from knnlm.integrations.server.scoring import prompt_logs
 from knnlm.integrations.server.sources import described
-from knnlm.text import decode_continuation, encode_prompt
+from knnlm.text import decode_continuation
 
 
 class NotFound(UsageError):
@@ -100,7 +100,7 @@ def prompts_of(request: CompletionRequest, predictor: Predictor) -> list[Prompt]
 
 def _prompt(given: str | list[int], predictor: Predictor) -> Prompt:
     if isinstance(given, str):
-        return Prompt(encode_prompt(predictor.tokenizer, given), given)
+        return Prompt(predictor.encode(given), given)
     size = predictor.lm.vocab_size
     if max(given) >= size:
         raise UsageError(f"token {max(given)} is outside the vocabulary of {size} entries")
@@ -134,21 +134,33 @@ class Event(NamedTuple):
 class Running:
     """The texts of one request while they are continued; they end when this is closed."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine, self._queue = engine, asyncio.Queue[Event]()
+    def __init__(self, engine: Engine, stream: bool) -> None:
+        self._engine, self._stream = engine, stream
+        self._queue = asyncio.Queue[Event]()
         self._loop, self.texts = asyncio.get_running_loop(), list[Continuation]()
 
     def add(self, **fields: Any) -> None:
         """A further text; it begins with `begin`."""
         choice = len(self.texts)
 
+        held: list[Event] = []
+
         def emit(new: NewText | Exception) -> None:
+            held.append(Event(choice, new))
+            ended = isinstance(new, Exception) or new.finish is not None
+            if not (self._stream or ended):
+                return  # an answer that comes whole wakes the loop once
+            events, held[:] = list(held), []
             try:
-                self._loop.call_soon_threadsafe(self._queue.put_nowait, Event(choice, new))
+                self._loop.call_soon_threadsafe(self._put, events)
             except RuntimeError:  # the loop has closed, and with it the connection
                 self.texts[choice].cancel()
 
         self.texts.append(Continuation(emit=emit, **fields))
+
+    def _put(self, events: list[Event]) -> None:
+        for event in events:
+            self._queue.put_nowait(event)
 
     def begin(self) -> None:
         """Hand all texts to the engine.

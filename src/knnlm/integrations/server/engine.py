@@ -37,7 +37,7 @@ class Capacity:
         waiting: Texts and calls that may wait for their turn.
     """
 
-    batch: int = 8
+    batch: int = 16
     waiting: int = 64
 
 

@@ -18,6 +18,7 @@ from knnlm.evaluation import TunedSettings, choose_settings, mix_vocabulary
 from knnlm.hidden_states import StateReader
 from knnlm.ranges import check_lambda, check_temperature
 from knnlm.search import Neighbors
+from knnlm.text import prompt_encoder
 
 ROWS_AT_ONCE = 256
 """Positions of a prompt whose whole distributions are in memory at once."""
@@ -64,7 +65,7 @@ class Predictor:
 
     def __init__(self, knnlm: KNNLM) -> None:
         self.entries, self.tokenizer = knnlm.store.entries, knnlm.tokenizer
-        self.lm = knnlm.store.model
+        self.encode, self.lm = prompt_encoder(self.tokenizer), knnlm.store.model
         self.settings = knnlm.settings
         knnlm.to_transformers()  # refuses a model that cannot generate with a datastore
         keys = tuple(self.entries.keys)

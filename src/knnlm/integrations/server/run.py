@@ -10,8 +10,10 @@ from typing import Any
 from knnlm.api import KNNLM
 from knnlm.errors import KnnlmError, UsageError
 from knnlm.integrations.server.guards import LOOPBACK
-from knnlm.progress import log_result
+from knnlm.progress import log, log_result
+from knnlm.search import list_indexes
 
+_MANY_ENTRIES = 100_000
 _MISSING = "serving needs {}: run pip install fastapi uvicorn prometheus-client orjson"
 
 
@@ -90,6 +92,7 @@ def serve(
         from knnlm.integrations.server.app import ServerOptions, build_app
     except ImportError as error:
         raise KnnlmError(_MISSING.format(error.name)) from error
+    _advise(knnlm)
     listening = _listen(address)
     with closing(listening):
         options = ServerOptions(
@@ -111,6 +114,17 @@ def serve(
         if on_ready is not None:
             on_ready(url)
         server.run(sockets=[listening])
+
+
+def _advise(knnlm: KNNLM) -> None:
+    """Say that exact search takes long for every token, where it does and need not."""
+    retrieval, entries = knnlm.settings.retrieval, knnlm.store.entries
+    if retrieval is None or not retrieval.exact or entries.count < _MANY_ENTRIES:
+        return
+    wanted = f"{retrieval.key}-{retrieval.metric}-"
+    faster = [name for name in list_indexes(entries) if name.startswith(wanted)]
+    advice = f"`index` {faster[0]} is faster" if faster else "`Datastore.build_index` helps"
+    log.warning(f"note: each new token is compared with {entries.count:,} entries; {advice}")
 
 
 def _listen(address: Address) -> socket.socket:
