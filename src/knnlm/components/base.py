@@ -247,19 +247,19 @@ class Component(ABC):
 
         Returns:
             log p (B,), and the neighbors if the component retrieves.
-
-        Raises:
-            KnnlmError: The component searches, and a state does not fit the datastore's type.
         """
         logs = self.logprobs(states).gather(1, targets[:, None])[:, 0]
         return ScoredTokens(logs.double().cpu().numpy(), None)
 
-    def predict(self, states: torch.Tensor, k: int | None = None) -> Predicted:
+    def predict(
+        self, states: torch.Tensor, k: int | None = None, near: Neighbors | None = None
+    ) -> Predicted:
         """log p over the vocabulary, with what was retrieved for it.
 
         Args:
             states: Hidden states (B, X), as `logprobs` takes them.
             k: How many of the nearest neighbors vote, if fewer than the component's own.
+            near: The neighbors, if `retrieve` found them already.
 
         Returns:
             log p (B, V), and the neighbors if the component retrieves.

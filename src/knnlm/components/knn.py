@@ -120,9 +120,12 @@ class KNN(Component):
         """log p_kNN over the vocabulary (B, V) for hidden states (B, D), on their device."""
         return self.predict(states).logprobs
 
-    def predict(self, states: torch.Tensor, k: int | None = None) -> Predicted:
+    def predict(
+        self, states: torch.Tensor, k: int | None = None, near: Neighbors | None = None
+    ) -> Predicted:
         """The same, with the neighbors that voted."""
-        near = self.neighbors(states).head(self.retrieval.k if k is None else k)
+        found = self.neighbors(states) if near is None else near
+        near = found.head(self.retrieval.k if k is None else k)
         logs = vocabulary_logprobs(near, self.entries.targets, self.vocab_size, self.tau)
         return Predicted(logs.to(states.device), near)
 

@@ -18,7 +18,7 @@ from tests.integrations.server.asking import ask
 from tests.integrations.test_lm_eval import KINDS, TASK
 
 pytestmark = pytest.mark.pipeline
-REQUESTS = 120  # for each operation; benchmarks/server.py sends thousands
+REQUESTS = 60  # for each operation; benchmarks/generated_requests.py sends thousands
 
 
 def test_lm_eval_gives_the_numbers_of_our_own_harness(
@@ -116,4 +116,4 @@ def test_generated_requests_break_nothing(url: str) -> None:
             assert response.status_code < 500 or response.status_code == 503, case.body
 
         one()
-    assert statuses[200] > REQUESTS
+    assert statuses[200] > REQUESTS // 2

@@ -154,12 +154,18 @@ class Predictor:
             yield Prediction(lm, {key: state[rows] for key, state in states.items()})
 
     @torch.inference_mode()
-    def mixed(self, prediction: Prediction, mixing: Mixing) -> Mixed:
-        """log P of some positions under one setting."""
+    def mixed(self, prediction: Prediction, mixing: Mixing, near: Neighbors | None = None) -> Mixed:
+        """log P of some positions under one setting.
+
+        Args:
+            prediction: What the LM predicts there.
+            mixing: The setting.
+            near: The neighbors, if `retrieve` found them already.
+        """
         if mixing.lam == 0:
             return Mixed(prediction.lm, None, None)
         component = self._component(mixing.component).at_temperature(mixing.tau)
-        other, near = component.predict(self._asked(component, prediction), mixing.k)
+        other, near = component.predict(self._asked(component, prediction), mixing.k, near)
         other = other.to(prediction.lm.device)
         return Mixed(mix_vocabulary(prediction.lm, other, mixing.lam), other, near)
 

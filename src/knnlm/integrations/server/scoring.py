@@ -65,11 +65,10 @@ def score(
         if skip < count:
             rows = prediction.rows(slice(skip, None))
             targets = list(tokens[first + skip : first + count])
+            near = None if votes is None else votes.add(rows)
             described_tokens += _described(
-                predictor, rows, targets, tokens, first + skip, mixing, asked
+                predictor, rows, targets, tokens, first + skip, mixing, asked, near
             )
-            if votes is not None:
-                votes.add(rows, targets)
         first += count
     answer: dict[str, Any] = {
         "settings": settings_json(mixing),
@@ -108,18 +107,19 @@ def _described(
     first: int,
     mixing: Mixing,
     asked: Scoring,
+    near: Neighbors | None,
 ) -> list[dict[str, Any]]:
     """The tokens whose predictions these are; `first` is the place of the first of them."""
-    mixed = predictor.mixed(prediction, mixing)
+    mixed = predictor.mixed(prediction, mixing, near)
     index = torch.tensor(targets, device=mixed.logs.device)[:, None]
     chosen = mixed.logs.gather(1, index)
     ranks = (mixed.logs > chosen).sum(1) + 1
     answer = []
     for row, token in enumerate(targets):
         component = None if mixed.component is None else float(mixed.component[row, token])
-        near = None
+        voting = None
         if mixed.neighbors is not None:
-            near = Neighbors(
+            voting = Neighbors(
                 mixed.neighbors.ids[row : row + 1], mixed.neighbors.scores[row : row + 1]
             )
         answer.append(
@@ -133,11 +133,11 @@ def _described(
                 "lm_top": _named(predictor, tokens, first + row, prediction.lm[row], asked.top),
                 "top": _named(predictor, tokens, first + row, mixed.logs[row], asked.top),
                 "neighbors": []
-                if near is None
+                if voting is None
                 else described(
                     predictor.entries,
                     predictor.tokenizer,
-                    near,
+                    voting,
                     mixing.tau,
                     asked.neighbors,
                     token,
@@ -177,13 +177,13 @@ class _Votes:
         self.vocabulary: set[int] = set()
         self.documents: dict[int, int] = {}
 
-    def add(self, prediction: Prediction, targets: list[int]) -> None:
-        """Further positions."""
+    def add(self, prediction: Prediction) -> Neighbors:
+        """Further positions; their neighbors, more than vote."""
         assert self.mixing.k is not None
         k = self.mixing.k
         near = self.predictor.retrieve(prediction, self.mixing, 2 * k)
         assert near is not None
-        for row in range(len(targets)):
+        for row in range(len(prediction.lm)):
             ids = near.ids[row][near.ids[row] >= 0]
             documents = self.numbers[ids]
             length = enough_without_any(documents, k)
@@ -192,6 +192,7 @@ class _Votes:
                     ids[:length], near.scores[row][:length], documents[:length], prediction.lm[row]
                 )
             )
+        return near
 
     def _position(
         self,
