@@ -152,7 +152,6 @@ def _add_scoring(app: FastAPI, served: Served, options: ServerOptions) -> None:
                 f"the text has {len(tokens):,} tokens, and {options.most_scored:,} are scored at "
                 "most: shorten it"
             )
-        served.room(len(tokens) - 1, 0, 0)
         if body.start >= len(tokens):
             raise UsageError("there is nothing to score: give a text of two tokens or more")
         if options.log_texts:

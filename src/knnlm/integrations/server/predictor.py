@@ -18,7 +18,7 @@ from knnlm.evaluation import TunedSettings, choose_settings, mix_vocabulary
 from knnlm.hidden_states import StateReader
 from knnlm.ranges import check_lambda, check_temperature
 from knnlm.search import Neighbors
-from knnlm.text import prompt_encoder
+from knnlm.text import cut_windows, prompt_encoder
 
 ROWS_AT_ONCE = 256
 """Positions of a prompt whose whole distributions are in memory at once."""
@@ -140,18 +140,24 @@ class Predictor:
 
     @torch.inference_mode()
     def read(self, tokens: Sequence[int]) -> Iterator[Prediction]:
-        """What the LM predicts after each token of a text, some positions at a time: the whole
-        distributions of a long text do not fit in memory."""
-        ids = torch.tensor([list(tokens)], device=self.reader.device)
-        states = {
-            key: state[0]
-            for key, state in self.reader.read(ids)._asdict().items()
-            if state is not None
-        }
-        for start in range(0, len(tokens), ROWS_AT_ONCE):
-            rows = slice(start, start + ROWS_AT_ONCE)
-            lm = self.reader.logits(states["ffn"][rows]).float().log_softmax(-1)
-            yield Prediction(lm, {key: state[rows] for key, state in states.items()})
+        """What the LM predicts after each token of a text.
+
+        Some positions come at a time: the whole distributions of a long text do not fit in memory.
+        A text longer than the model reads is cut into windows, as stored documents are.
+        """
+        length, longest = len(tokens), self.longest
+        window, stride = length, length
+        if longest is not None and length > longest:
+            window, stride = self.entries.meta["window"], self.entries.meta["stride"]
+        for cut in cut_windows(length + 1, window, stride):
+            ids = torch.tensor([list(tokens[cut.start : cut.stop])], device=self.reader.device)
+            found = self.reader.read(ids)._asdict()
+            first = cut.first - 1 - cut.start
+            states = {key: s[0, first:] for key, s in found.items() if s is not None}
+            for start in range(0, cut.scored, ROWS_AT_ONCE):
+                rows = slice(start, start + ROWS_AT_ONCE)
+                lm = self.reader.logits(states["ffn"][rows]).float().log_softmax(-1)
+                yield Prediction(lm, {key: state[rows] for key, state in states.items()})
 
     @torch.inference_mode()
     def mixed(self, prediction: Prediction, mixing: Mixing, near: Neighbors | None = None) -> Mixed:
