@@ -96,6 +96,14 @@ def test_it_works_from_a_file_too(page: Page) -> None:
     expect(page.locator("main img")).to_have_count(6)
 
 
+def test_on_a_host_without_a_model_it_shows_its_examples(page: Page, url: str) -> None:
+    page.route("**/api/info", lambda route: route.fulfill(status=404, body="not here"))
+    page.goto(url)
+    expect(page.locator("#notice")).to_contain_text("There is no model behind this page")
+    expect(page.locator("#go")).to_be_disabled()
+    expect(page.locator("#panel .neighbors li").first).to_be_visible()
+
+
 def test_a_pasted_text_is_explained(page: Page, url: str) -> None:
     explain(page, url)
     answer = ask(url, "/api/score", {"text": TEXT}).json
@@ -186,7 +194,7 @@ def test_a_link_brings_everything_back(page: Page, url: str) -> None:
     assert perplexity(page) == pytest.approx(before, rel=1e-9)
     expect(page.locator("#without option:checked")).to_have_text("05.txt")
     for broken in (
-        "#explain?lambda=x&k=-4&tau=0&token=999",
+        "#explain?lambda=x&k=-4&tau=0&token=9.5",
         "#nothing?text=",
         "#explain?example=?",
     ):

@@ -2,9 +2,11 @@
 
 import http.client
 import json
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -27,7 +29,7 @@ def test_other_host_names_are_refused(url: str) -> None:
 
 
 def test_other_web_pages_are_refused(url: str) -> None:
-    for origin in ("https://evil.example", "null", "http://127.0.0.1:1"):
+    for origin in ("https://evil.example", "null", "http://127.0.0.1:1", "http://[", ""):
         answer = ask(url, "/api/score", {"text": "a cat"}, headers={"Origin": origin})
         assert answer.status == 403
         assert "access-control-allow-origin" not in answer.headers
@@ -102,6 +104,22 @@ def test_a_request_may_not_be_too_large(start: Callable[..., Any]) -> None:
         assert ask(url, "/api/score", {"text": "a cat"}).status == 200
 
 
+def test_a_client_that_sends_too_much_and_leaves_holds_nothing(start: Callable[..., Any]) -> None:
+    with start(most_bytes=2000) as url:
+        address = urlsplit(url)
+        for tail in (b"", b"0\r\n\r\n"):
+            with socket.create_connection((address.hostname, address.port), 10) as connection:
+                head = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
+                head += "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+                body = b'{"prompt": "a", "n": 16, "max_tokens": 120}'
+                chunks = [body, b" " * 3000]
+                sent = b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks)
+                connection.sendall(head.encode() + sent + tail)
+                assert b" 413 " in connection.recv(100)
+            assert ask(url, "/healthz").status == 200
+            assert ask(url, "/v1/completions", {"prompt": "a", "max_tokens": 2}).status == 200
+
+
 @pytest.mark.parametrize(
     ("body", "words"),
     [
@@ -115,7 +133,9 @@ def test_a_request_may_not_be_too_large(start: Callable[..., Any]) -> None:
         ({"prompt": "the cat " * 200}, "reads at most 128"),
         ({"prompt": [[1], []]}, "at least 1 item"),
         ({"prompt": [99_999]}, "outside the vocabulary"),
+        ({"prompt": ["a"] * 35, "n": 2}, "68 texts at most"),
         ({"prompt": "a", "logit_bias": {"x": 1}}, "no token of this model"),
+        ({"prompt": "a", "logit_bias": {"9" * 5000: 1}}, "no token of this model"),
         ({"prompt": "a", "temperature": float("nan")}, "finite"),
         ({"prompt": "a", "stop": ["a"] * 5}, "at most 4"),
         ({"prompt": "a", "knn": {"tau": 0}}, "greater than 0"),

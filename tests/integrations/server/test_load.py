@@ -75,6 +75,31 @@ def test_a_client_that_leaves_frees_its_place(start: Callable[..., Any], stream:
         assert ask(url, "/v1/completions", {**LONG, "max_tokens": 2}).status == 200
 
 
+def test_a_client_that_leaves_before_its_prompts_are_read_frees_its_place(
+    start: Callable[..., Any],
+) -> None:
+    """Echo reads prompts before anything is written."""
+    with start(capacity=Capacity(batch=1, waiting=60)) as url:
+        prompts = ["the cat sat on a mat " * 4] * 60
+        connection = begin(url, {"prompt": prompts, "max_tokens": 40, "echo": True, "logprobs": 5})
+        time.sleep(0.1)
+        connection.close()
+        until(lambda: gauge(url, "knnlm_active_texts") + gauge(url, "knnlm_waiting") == 0, 5)
+        assert 'path="/v1/completions",status="499"' in ask(url, "/metrics").body.decode()
+
+
+def test_nothing_new_is_taken_while_the_server_stops(knnlm_model: KNNLM) -> None:
+    app = build_app(knnlm_model, options(capacity=Capacity(batch=2)))
+    with running(app) as url:
+        connection = begin(url, LONG)
+        until(lambda: gauge(url, "knnlm_active_texts") == 1)
+        app.stop_taking()
+        assert ask(url, "/healthz").status == 503
+        assert ask(url, "/v1/completions", LONG).status == 503
+        assert connection.getresponse().status == 200
+        connection.close()
+
+
 def test_what_has_begun_is_finished_when_the_server_stops(knnlm_model: KNNLM) -> None:
     answers: list[int] = []
     app = build_app(knnlm_model, options(capacity=Capacity(batch=2)))

@@ -1,6 +1,7 @@
 """/api/score: a text token by token, and the votes from which the page computes everything."""
 
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,17 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from knnlm import KNNLM, Datastore
+from knnlm.integrations.server.app import build_app
 from knnlm.integrations.server.scoring import enough_without_any
 from tests.conftest import prose
 from tests.integrations.server.asking import ask
-from tests.integrations.server.conftest import DOCUMENTS, K, write_documents
+from tests.integrations.server.conftest import (
+    DOCUMENTS,
+    K,
+    options,
+    running,
+    write_documents,
+)
 
 TEXT = "number 3 has a sentence of its own. the cat looked at a mat"
 server = pytest.mark.pipeline
@@ -104,6 +112,21 @@ def test_p_can_be_computed_from_the_votes(url: str, lam: float, tau: float | Non
     wanted = ask(url, "/api/score", {"text": TEXT, "knn": knn}).json["tokens"]
     found = mixed_from_votes(answer, lam=lam, tau=tau, k=k)
     np.testing.assert_allclose(found, [token["logprob"] for token in wanted], atol=1e-4)
+
+
+@server
+def test_votes_of_an_index_that_are_scored_again_agree_too(
+    server_store: Path, tmp_path: Path
+) -> None:
+    """More of them would come in another order."""
+    store = Datastore.open(shutil.copytree(server_store, tmp_path / "store"))
+    index = store.build_index(key="att", factory="IVF8,PQ4x4", nprobe=4, recall_floor=0.0)
+    model = KNNLM(store, key="att", index=index.name, score="exact", k=8, lam=0.4, tau=1.0)
+    with running(build_app(model, options())) as address:
+        answer = ask(address, "/api/score", {"text": TEXT, "votes": True}).json
+        wanted = [token["logprob"] for token in answer["tokens"]]
+        found = mixed_from_votes(answer, lam=0.4, tau=1.0, k=8)
+        np.testing.assert_allclose(found, wanted, atol=1e-4)
 
 
 @server

@@ -425,6 +425,7 @@ function openLink() {
   if (wanted.lambda !== undefined) wanted.lambda = Math.min(1, Math.max(0, wanted.lambda));
   if (!(wanted.tau > 0)) delete wanted.tau;
   if (wanted.k !== undefined) wanted.k = Math.max(1, Math.round(wanted.k));
+  if (wanted.token !== undefined) wanted.token = Math.round(wanted.token);
   if (fields.get("without")) wanted.without = fields.get("without");
   if (fields.get("text") && !isFile) {
     $("text").value = fields.get("text");
@@ -456,8 +457,8 @@ async function compareContinuations(prompt, length) {
   $("compare-panel").replaceChildren();
   for (const id of ["base-text", "knn-text"]) $(id).replaceChildren(fill(element("span", { class: "given" }), prompt));
   const request = { prompt, max_tokens: length, temperature: 0, stream: true };
-  const model = state.info.model;
   try {
+    const model = (state.info ??= await (await ask("api/info")).json()).model;
     await Promise.all([
       stream({ ...request, model: `${model}:base` }, stop.signal, (choice) => $("base-text").append(visible(choice.text))),
       stream({ ...request, model, knn: { sources: SHOWN_NEIGHBORS } }, stop.signal, addToken),
@@ -579,18 +580,23 @@ async function begin() {
   $("example").replaceChildren(...EXAMPLES.examples.map((each) => element("option", { value: each.name }, each.name)));
   openLink();
   if (isFile) {
-    for (const id of ["text", "go", "prompt", "continue-go"]) $(id).disabled = true;
-    say("compare-status", "Continuing a text needs a server: run knnlm explore.");
-    $("notice").textContent = "This page was opened from a file: it shows its examples. For texts of your own, run knnlm explore.";
+    onlyExamples("This page was opened from a file");
   } else {
     try {
       state.info = await (await ask("api/info")).json();
       $("about").textContent = `${state.info.model}: ${state.info.entries.toLocaleString("en-US")} entries of `
         + `${state.info.documents.toLocaleString("en-US")} documents. knnlm ${state.info.version}.`;
     } catch (error) {
-      tellError("status", error, () => location.reload());
+      if (error.status === 404) onlyExamples("There is no model behind this page");
+      else tellError("status", error, () => location.reload());
     }
   }
+}
+
+function onlyExamples(reason) {
+  for (const id of ["text", "go", "prompt", "continue-go"]) $(id).disabled = true;
+  say("compare-status", "Continuing a text needs a server: run knnlm explore.");
+  $("notice").textContent = `${reason}: it shows its examples. For texts of your own, run knnlm explore.`;
 }
 
 begin();

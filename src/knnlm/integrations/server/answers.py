@@ -249,6 +249,8 @@ async def answer_completion(served: Served, request: CompletionRequest) -> Answe
         raise UsageError("max_tokens is 0: ask for at least 1, or for echo")
     mixing = served.mixing(request.model, request.knn)
     prompts = prompts_of(request, served.predictor)
+    if len(prompts) * request.n > (most := served.engine.capacity.total):
+        raise UsageError(f"a request may ask for {most} texts at most: send fewer prompts at once")
     room = [served.room(len(prompt.tokens), request.max_tokens, 16) for prompt in prompts]
     echo = None
     if request.echo:

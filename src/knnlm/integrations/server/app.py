@@ -23,7 +23,13 @@ from knnlm.files import finite
 from knnlm.integrations.server.answers import Answering, answer_chat, answer_completion, sse
 from knnlm.integrations.server.completions import Served
 from knnlm.integrations.server.engine import Capacity, Engine, ShuttingDown, TooBusy
-from knnlm.integrations.server.errors import ERRORS, add_errors, document_errors, error_of
+from knnlm.integrations.server.errors import (
+    ERRORS,
+    ClientGone,
+    add_errors,
+    document_errors,
+    error_of,
+)
 from knnlm.integrations.server.guards import Guard
 from knnlm.integrations.server.metrics import Metrics
 from knnlm.integrations.server.pages import explorer_files, page_file
@@ -95,7 +101,9 @@ def build_app(knnlm: KNNLM, options: ServerOptions) -> Any:
     add_errors(app)
     document_errors(app)
     guard = Guard(app=app, token=options.token, hosts=options.hosts, most_bytes=options.most_bytes)
-    return metrics.middleware(guard)
+    guarded: Any = metrics.middleware(guard)
+    guarded.stop_taking = engine.stop_taking
+    return guarded
 
 
 def _add_routes(app: FastAPI, served: Served, options: ServerOptions) -> frozenset[str]:
@@ -162,7 +170,7 @@ def _add_scoring(app: FastAPI, served: Served, options: ServerOptions) -> None:
                 score(predictor, tokens, mixing, asked), option=orjson.OPT_SERIALIZE_NUMPY
             )
         )
-        async with _watched(request, future.cancel):
+        async with _watched(request):
             return Response(await asyncio.wrap_future(future), media_type="application/json")
 
     @app.post("/api/entries", responses=ERRORS)
@@ -225,11 +233,12 @@ async def _answer(
     begin: Callable[[], Awaitable[Answering]],
     stream: bool,
 ) -> Response:
-    answering = await begin()
+    async with _watched(request):
+        answering = await begin()
     if stream:
         return StreamingResponse(_until_the_end(app, answering), media_type="text/event-stream")
     try:
-        async with _watched(request, answering.close):
+        async with _watched(request):
             whole = await answering.whole()
     finally:
         answering.close()
@@ -254,21 +263,31 @@ async def _until_the_end(app: FastAPI, answering: Answering) -> AsyncIterator[by
 
 
 @asynccontextmanager
-async def _watched(request: Request, give_up: Callable[[], Any]) -> AsyncIterator[None]:
-    """Give up an answer as soon as its client has gone."""
+async def _watched(request: Request) -> AsyncIterator[None]:
+    """Give up what is awaited as soon as its client has gone.
 
-    task = asyncio.current_task()
+    Raises:
+        ClientGone: It has.
+    """
+    task, gone = asyncio.current_task(), False
 
     async def watch() -> None:
+        nonlocal gone
         while (await request.receive())["type"] != "http.disconnect":
             pass
-        give_up()
+        gone = True
         if task is not None:
             task.cancel()
 
     watching = asyncio.create_task(watch())
     try:
         yield
+    except asyncio.CancelledError:
+        if not gone:
+            raise
+        if task is not None:
+            task.uncancel()
+        raise ClientGone from None
     finally:
         watching.cancel()
 

@@ -111,8 +111,9 @@ def choosing_of(request: GeneratingRequest, choice: int, predictor: Predictor) -
     """How the tokens of one choice are chosen; choices of one request draw differently."""
     bias = []
     for token, value in (request.logit_bias or {}).items():
-        if not token.isdecimal() or int(token) >= predictor.lm.vocab_size:
-            raise UsageError(f"logit_bias names {token!r}, which is no token of this model")
+        known = token.isdecimal() and len(token) < 10 and int(token) < predictor.lm.vocab_size
+        if not known:
+            raise UsageError(f"logit_bias names {token[:20]!r}, which is no token of this model")
         bias.append((int(token), value))
     return Choosing(
         temperature=request.temperature,

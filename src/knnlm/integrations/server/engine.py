@@ -40,6 +40,11 @@ class Capacity:
     batch: int = 16
     waiting: int = 64
 
+    @property
+    def total(self) -> int:
+        """Texts that there is room for."""
+        return self.batch + self.waiting
+
 
 class Engine:
     """Runs a model for many requests.
@@ -100,6 +105,12 @@ class Engine:
             self._changed.notify()
         return future
 
+    def stop_taking(self) -> None:
+        """Refuse what comes from now on. What has begun goes on."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+
     def close(self, seconds: float) -> bool:
         """Take nothing new, finish what has begun, and end the thread.
 
@@ -109,9 +120,7 @@ class Engine:
         Returns:
             Whether everything was finished.
         """
-        with self._changed:
-            self._closing = True
-            self._changed.notify()
+        self.stop_taking()
         self._thread.join(seconds)
         finished = not self._thread.is_alive()
         if not finished:

@@ -29,11 +29,17 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 }
 
 
+class ClientGone(Exception):
+    """Nobody waits for the answer any more."""
+
+
 def error_of(error: Exception) -> tuple[int, dict[str, Any]]:
     """The status and the body of a refusal."""
     match error:
         case TooBusy():
             return 429, error_json("too many requests wait: try again later", 429, "too_busy")
+        case ClientGone():
+            return 499, error_json("the client has gone", 499)
         case ShuttingDown():
             return 503, error_json("the server is shutting down", 503, "shutting_down")
         case NotFound():
@@ -53,11 +59,8 @@ def add_errors(app: FastAPI) -> None:
         headers = {"retry-after": "1"} if status in (429, 503) else {}
         return Response(orjson.dumps(body), status, headers, media_type="application/json")
 
-    async def invalid(request: Request, error: Exception) -> Response:
+    async def invalid(_: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        if request.scope.get("knnlm.too_large"):
-            body = error_json("the request is too large", 413, "too_large")
-            return Response(orjson.dumps(body), 413, media_type="application/json")
         where, what = _telling(error.errors())
         body = error_json(f"{where or 'the body'}: {what}", 400, "bad_request", where)
         return Response(orjson.dumps(body), 400, media_type="application/json")
@@ -69,7 +72,7 @@ def add_errors(app: FastAPI) -> None:
             orjson.dumps(body), error.status_code, error.headers, media_type="application/json"
         )
 
-    for kind in (KnnlmError, TooBusy, ShuttingDown):
+    for kind in (KnnlmError, TooBusy, ShuttingDown, ClientGone):
         app.add_exception_handler(kind, known)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, http)

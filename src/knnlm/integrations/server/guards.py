@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import orjson
+from starlette.exceptions import HTTPException
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -67,7 +68,7 @@ class Guard:
         if refusal is not None:
             await respond_error(with_headers, *refusal)
             return
-        await self.app(scope, self._bounded(receive, scope), with_headers)
+        await self.app(scope, self._bounded(receive), with_headers)
 
     def _refusal(self, scope: Scope) -> tuple[int, str, str] | None:
         headers = {
@@ -77,7 +78,7 @@ class Guard:
         if self.hosts is not None and _hostname(host) not in self.hosts:
             return 421, "misdirected", "this server answers to localhost only"
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc != host:
+        if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
             return 403, "forbidden", "requests from other web pages are refused"
         path = str(scope["path"])
         if self.token is not None and path.startswith(_PROTECTED):
@@ -94,7 +95,7 @@ class Guard:
                 return 413, "too_large", f"a request has at most {self.most_bytes:,} bytes"
         return None
 
-    def _bounded(self, receive: Receive, scope: Scope) -> Receive:
+    def _bounded(self, receive: Receive) -> Receive:
         """A body without a declared length is counted as it comes."""
         seen = 0
 
@@ -103,8 +104,7 @@ class Guard:
             message = await receive()
             seen += len(message.get("body", b""))
             if seen > self.most_bytes:
-                scope["knnlm.too_large"] = True
-                return {"type": "http.request", "body": b"", "more_body": False}
+                raise HTTPException(413, f"a request has at most {self.most_bytes:,} bytes")
             return message
 
         return bounded

@@ -88,6 +88,12 @@ class Predictor:
         return self.lm.positions
 
     @property
+    def rescores(self) -> bool:
+        """Whether the neighbors that an index finds are scored again."""
+        retrieval = self.settings.retrieval
+        return retrieval is not None and not retrieval.exact and retrieval.score == "exact"
+
+    @property
     def components(self) -> list[str]:
         """The components that may be named."""
         return sorted({self.settings.component, KNN_NAME, *list_components(self.entries)})

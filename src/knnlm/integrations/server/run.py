@@ -1,6 +1,7 @@
 """From a datastore to a running server, and back."""
 
 import socket
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from knnlm.integrations.server.guards import LOOPBACK
 from knnlm.progress import log, log_result
 from knnlm.search import list_indexes
 
+_GRACE = 20  # seconds for texts that are being continued when the server stops
 _MANY_ENTRIES = 100_000
 _MISSING = "serving needs {}: run pip install fastapi uvicorn prometheus-client orjson"
 
@@ -107,13 +109,31 @@ def serve(
         shown = f"[{host}]" if ":" in host else host
         url = f"http://{shown}:{port}"
         config = uvicorn.Config(
-            app, log_level="warning", access_log=False, server_header=False, lifespan="on"
+            app,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            lifespan="on",
+            timeout_graceful_shutdown=_GRACE,
         )
-        server = uvicorn.Server(config)
+        server = _stopping(uvicorn.Server(config), app.stop_taking)
         log_result(f"serving {options.name} at {url} (Ctrl-C stops it)")
         if on_ready is not None:
             on_ready(url)
         server.run(sockets=[listening])
+
+
+def _stopping(server: Any, stop_taking: Callable[[], None]) -> Any:
+    """A server that refuses requests from the first signal on, while others are finished."""
+    handle = server.handle_exit
+
+    def handle_exit(*signal: Any) -> None:
+        # not here: a handler of signals may interrupt whoever holds the engine's lock
+        threading.Thread(target=stop_taking, daemon=True).start()
+        handle(*signal)
+
+    server.handle_exit = handle_exit
+    return server
 
 
 def _advise(knnlm: KNNLM) -> None:

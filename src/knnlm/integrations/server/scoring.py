@@ -181,7 +181,7 @@ class _Votes:
         """Further positions; their neighbors, more than vote."""
         assert self.mixing.k is not None
         k = self.mixing.k
-        near = self.predictor.retrieve(prediction, self.mixing, 2 * k)
+        near = self.predictor.retrieve(prediction, self.mixing, self._retrieved(k))
         assert near is not None
         for row in range(len(prediction.lm)):
             ids = near.ids[row][near.ids[row] >= 0]
@@ -193,6 +193,11 @@ class _Votes:
                 )
             )
         return near
+
+    def _retrieved(self, k: int) -> int:
+        """How many neighbors are asked for. Where the neighbors of an index are scored again, more
+        of them would come in another order, and others would vote."""
+        return k if self.predictor.rescores else 2 * k
 
     def _position(
         self,
