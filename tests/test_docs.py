@@ -52,6 +52,18 @@ def test_the_guides_clusters_are_what_the_record_says() -> None:
     )
 
 
+def test_the_servers_numbers_are_what_the_record_says() -> None:
+    guide = " ".join((DOCS / "serve.md").read_text().split())
+    measured = json.loads((DOCS / "results" / "server.json").read_text())
+    load = measured["load"]
+    assert f"{load['clients']} clients" in guide
+    assert f"{load['tokens_per_second']:,.0f} tokens a second" in guide
+    assert f"within {load['p50']:.1f} s and 99 % within {load['p99']:.1f} s" in guide
+    assert f"{1 / measured['throughput_ratio']:.2f} times as many" in guide
+    assert set(load["statuses"]) == {"200"}
+    assert set(measured["overload"]["statuses"]) == {"200", "429"}
+
+
 @pytest.fixture
 def stand_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder with what the guide names, in small: a GGUF file and a folder of documents."""
