@@ -171,7 +171,7 @@ def measure(
         "--device",
         "cpu",
     ]
-    found: dict[str, Any] = {
+    numbers: dict[str, Any] = {
         "options": options,
         "clients": clients,
         "tokens": TOKENS,
@@ -185,8 +185,8 @@ def measure(
             for _ in range(ROUNDS):
                 rates["knnlm"].append(load(ports[0], name, clients, ROUND).rate)
                 rates["transformers"].append(load(ports[1], model, clients, ROUND).rate)
-            found["tokens_per_second"] = {k: [round(r, 1) for r in v] for k, v in rates.items()}
-            found["throughput_ratio"] = round(
+            numbers["tokens_per_second"] = {k: [round(r, 1) for r in v] for k, v in rates.items()}
+            numbers["throughput_ratio"] = round(
                 statistics.median(rates["knnlm"]) / statistics.median(rates["transformers"]), 2
             )
         memory = [resident(pid)]
@@ -194,16 +194,16 @@ def measure(
             count, time_ = (clients, seconds) if part == "load" else (10 * clients, seconds / 6)
             result = load(ports[0], name, count, time_)
             memory.append(resident(pid))
-            found[part] = {
+            numbers[part] = {
                 "clients": count,
                 "seconds": round(result.seconds, 1),
                 "statuses": dict(result.statuses),
                 "tokens_per_second": round(result.rate, 1),
                 **quantiles(result.latencies),
             }
-        found["resident_megabytes"] = [round(value / 1e6) for value in memory]
-        found["freed_seconds"] = round(max(freed(ports[0], name) for _ in range(3)), 3)
-    return found
+        numbers["resident_megabytes"] = [round(value / 1e6) for value in memory]
+        numbers["freed_seconds"] = round(max(freed(ports[0], name) for _ in range(3)), 3)
+    return numbers
 
 
 if __name__ == "__main__":

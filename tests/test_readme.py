@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from docs import findings_page
 from docs.write import WRITTEN, Numbers, clusters_lose_half, disk, written
 
 from knnlm.cli.main import run
@@ -157,6 +158,16 @@ def test_no_sentence_has_more_than_three_numbers(name: str) -> None:
     text = re.sub(r"\]\([^)]*\)|^\|.*$|<[^>]*>", "", text, flags=re.MULTILINE)
     for sentence in re.split(r"(?<=[.:;])\s", text):
         assert len(re.findall(r"(?<![\w-])[−+]?\d[\d,.]*", sentence)) <= 3, sentence
+
+
+def test_the_explorers_findings_are_those_of_why() -> None:
+    assert (findings_page.EXPLORER / "findings.html").read_text() == findings_page.page()
+    copies = sorted((findings_page.EXPLORER / "figures").iterdir())
+    assert [copy.name for copy in copies] == sorted(f.name for f in findings_page.figures())
+    for figure in findings_page.figures():
+        assert (
+            findings_page.EXPLORER / "figures" / figure.name
+        ).read_bytes() == figure.read_bytes()
 
 
 def test_the_examples_of_the_explorer_are_what_the_equation_gives() -> None:

@@ -124,8 +124,9 @@ class KNN(Component):
         self, states: torch.Tensor, k: int | None = None, near: Neighbors | None = None
     ) -> Predicted:
         """The same, with the neighbors that voted."""
-        found = self.neighbors(states) if near is None else near
-        near = found.head(self.retrieval.k if k is None else k)
+        if near is None:
+            near = self.neighbors(states)
+        near = near.head(self.retrieval.k if k is None else k)
         logs = vocabulary_logprobs(near, self.entries.targets, self.vocab_size, self.tau)
         return Predicted(logs.to(states.device), near)
 

@@ -31,6 +31,17 @@ class Neighbors(NamedTuple):
     ids: NDArray[np.int64]
     scores: NDArray[np.float32]
 
+    def of(self, query: int) -> "Neighbors":
+        """The neighbors of one query, (1, K).
+
+        Args:
+            query: Its number.
+
+        Returns:
+            Its neighbors, nearest first.
+        """
+        return Neighbors(self.ids[query : query + 1], self.scores[query : query + 1])
+
     def head(self, k: int) -> "Neighbors":
         """The k nearest of each query.
 

@@ -84,9 +84,9 @@ async function ask(path, body, signal) {
 }
 
 function say(id, message, isError = false) {
-  const place = $(id);
-  place.replaceChildren(message);
-  place.classList.toggle("error", isError);
+  const line = $(id);
+  line.replaceChildren(message);
+  line.classList.toggle("error", isError);
 }
 
 /** Show what went wrong; where a token is needed, ask for it. */
@@ -275,8 +275,8 @@ function fillDocuments() {
 function drawDocuments() {
   const { tokens, votes, retrieves } = state.result;
   if (!retrieves) return $("documents").replaceChildren();
-  const found = mixture.documents(tokens, votes.positions, state.settings).slice(0, 5);
-  const items = found.map(([n, weight]) => element("li", {},
+  const voting = mixture.documents(tokens, votes.positions, state.settings).slice(0, 5);
+  const items = voting.map(([n, weight]) => element("li", {},
     `${votes.documents[n]}: ${weight.toFixed(1)} of ${tokens.length} votes `,
     element("button", { type: "button", onclick: () => change({ without: n }) }, "leave out")));
   const back = state.settings.without >= 0
@@ -347,11 +347,11 @@ function name(id, token) {
 }
 
 function drawTops(token, position) {
-  const found = mixture.distributions(token, position, state.settings, TOP);
+  const likeliest = mixture.distributions(token, position, state.settings, TOP);
   const list = (title, pairs) => element("div", {}, element("h4", {}, title),
     element("ol", {}, ...pairs.map(([id, p]) => element("li", id === token.id ? { class: "is-token" } : {},
       element("span", {}, oneLine(name(id, token))), element("span", { class: "number" }, percent(p))))));
-  return element("div", { class: "tops" }, element("h3", { class: "wide" }, "The likeliest tokens"), list("LM", found.lm), list("Neighbors", found.knn), list("Mixed", found.mixed));
+  return element("div", { class: "tops" }, element("h3", { class: "wide" }, "The likeliest tokens"), list("LM", likeliest.lm), list("Neighbors", likeliest.knn), list("Mixed", likeliest.mixed));
 }
 
 function drawNeighbors(token, position) {
@@ -494,14 +494,14 @@ async function stream(body, signal, take) {
 }
 
 function addToken(choice) {
-  const said = choice.knn?.[0];
-  if (!said) return void $("knn-text").append(visible(choice.text));
+  const token = choice.knn?.[0];
+  if (!token) return void $("knn-text").append(visible(choice.text));
   if (choice.text === "" && choice.finish_reason) return;
   const n = compared.tokens.length;
   const span = element("span", { class: "token", role: "button", tabindex: n ? "-1" : "0", "aria-pressed": "false", "data-n": n });
   fill(span, choice.text);
-  shade(span, said.logprob - said.lm_logprob);
-  compared.tokens.push({ ...said, text: choice.text });
+  shade(span, token.logprob - token.lm_logprob);
+  compared.tokens.push({ ...token, text: choice.text });
   compared.spans.push(span);
   $("knn-text").append(span);
 }

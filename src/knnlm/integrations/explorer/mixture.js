@@ -92,7 +92,7 @@ const mixture = (() => {
   /** Runs of tokens that neighbors of one document predict one after the other: entry e, then
       e + 1, and so on. The longest first; a token belongs to one run. */
   function runs(tokens, positions, settings, shortest) {
-    const found = [];
+    const ended = [];
     let before = new Map();
     tokens.forEach((token, n) => {
       const position = positions[n];
@@ -112,13 +112,13 @@ const mixture = (() => {
       }
       for (const [entry, run] of before) {
         const next = now.get(entry + 1);
-        if (!(next && next.start === run.start)) found.push(run);
+        if (!(next && next.start === run.start)) ended.push(run);
       }
       before = now;
     });
-    found.push(...before.values());
+    ended.push(...before.values());
     const taken = new Set();
-    return found
+    return ended
       .filter((run) => run.length >= shortest)
       .sort((a, b) => b.length - a.length || a.start - b.start)
       .filter((run) => {

@@ -45,7 +45,7 @@ from knnlm.integrations.server.sources import passage
 from knnlm.progress import log
 from knnlm.version import __version__
 
-_GRACE = 20.0  # seconds for texts that are being continued when the server stops
+GRACE = 20  # seconds for texts that are being continued when the server stops
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +71,24 @@ class ServerOptions:
     log_texts: bool = False
 
 
-def build_app(knnlm: KNNLM, options: ServerOptions) -> Any:
+@dataclass(frozen=True)
+class Server:
+    """An ASGI app.
+
+    Attributes:
+        answer: The app.
+        stop_taking: Refuses requests from now on; those that were taken are answered.
+    """
+
+    answer: Callable[..., Awaitable[None]]
+    stop_taking: Callable[[], None]
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer a request."""
+        await self.answer(scope, receive, send)
+
+
+def build_app(knnlm: KNNLM, options: ServerOptions) -> Server:
     """The server of a kNN-LM, as an ASGI app.
 
     Args:
@@ -85,7 +102,7 @@ def build_app(knnlm: KNNLM, options: ServerOptions) -> Any:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
-        await asyncio.to_thread(engine.close, _GRACE)
+        await asyncio.to_thread(engine.close, GRACE)
         predictor.close()
 
     app = FastAPI(
@@ -101,9 +118,7 @@ def build_app(knnlm: KNNLM, options: ServerOptions) -> Any:
     add_errors(app)
     document_errors(app)
     guard = Guard(app=app, token=options.token, hosts=options.hosts, most_bytes=options.most_bytes)
-    guarded: Any = metrics.middleware(guard)
-    guarded.stop_taking = engine.stop_taking
-    return guarded
+    return Server(metrics.middleware(guard), engine.stop_taking)
 
 
 def _add_routes(app: FastAPI, served: Served, options: ServerOptions) -> frozenset[str]:

@@ -283,7 +283,6 @@ async def echoed(
     if top is None:
         return None
     predictor = served.predictor
-    served.room(len(prompt.tokens) - 1, 0, 0)
     future = served.engine.call(lambda: prompt_logs(predictor, prompt.tokens, mixing, top))
     logs = await asyncio.wrap_future(future)
     return LogprobsBuilder(predictor.tokenizer, [], 0).echo(prompt, logs)

@@ -151,9 +151,9 @@ class HeldBack:
     def add(self, piece: str) -> tuple[str, bool]:
         """Take a piece, return the text that is certain, and whether a stop string came."""
         self._text += piece
-        found = [at for stop in self._stops if (at := self._text.find(stop)) >= 0]
-        if found:
-            text, self._text = self._text[: min(found)], ""
+        ends = [at for stop in self._stops if (at := self._text.find(stop)) >= 0]
+        if ends:
+            text, self._text = self._text[: min(ends)], ""
             return text, True
         keep = max((_overlap(self._text, stop) for stop in self._stops), default=0)
         cut = len(self._text) - keep

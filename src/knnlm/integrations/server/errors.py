@@ -61,8 +61,8 @@ def add_errors(app: FastAPI) -> None:
 
     async def invalid(_: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        where, what = _telling(error.errors())
-        body = error_json(f"{where or 'the body'}: {what}", 400, "bad_request", where)
+        field, problem = _telling(error.errors())
+        body = error_json(f"{field or 'the body'}: {problem}", 400, "bad_request", field)
         return Response(orjson.dumps(body), 400, media_type="application/json")
 
     async def http(_: Request, error: Exception) -> Response:

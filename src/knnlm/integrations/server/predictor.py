@@ -157,9 +157,9 @@ class Predictor:
             window, stride = self.entries.meta["window"], self.entries.meta["stride"]
         for cut in cut_windows(length + 1, window, stride):
             ids = torch.tensor([list(tokens[cut.start : cut.stop])], device=self.reader.device)
-            found = self.reader.read(ids)._asdict()
+            read = self.reader.read(ids)._asdict()
             first = cut.first - 1 - cut.start
-            states = {key: s[0, first:] for key, s in found.items() if s is not None}
+            states = {key: s[0, first:] for key, s in read.items() if s is not None}
             for start in range(0, cut.scored, ROWS_AT_ONCE):
                 rows = slice(start, start + ROWS_AT_ONCE)
                 lm = self.reader.logits(states["ffn"][rows]).float().log_softmax(-1)
@@ -195,7 +195,7 @@ class Predictor:
                 result[row] = Mixed(
                     mixed.logs[i : i + 1],
                     None if mixed.component is None else mixed.component[i : i + 1],
-                    None if mixed.neighbors is None else _row(mixed.neighbors, i),
+                    None if mixed.neighbors is None else mixed.neighbors.of(i),
                 )
         return [mixed for mixed in result if mixed is not None]
 
@@ -234,10 +234,6 @@ class Predictor:
         if tuned is None:
             raise UsageError(f"component {component} is not tuned: run 'knnlm tune' with it first")
         return tuned
-
-
-def _row(neighbors: Neighbors, row: int) -> Neighbors:
-    return Neighbors(neighbors.ids[row : row + 1], neighbors.scores[row : row + 1])
 
 
 def _mixing(settings: TunedSettings) -> Mixing:

@@ -14,7 +14,6 @@ from knnlm.integrations.server.guards import LOOPBACK
 from knnlm.progress import log, log_result
 from knnlm.search import list_indexes
 
-_GRACE = 20  # seconds for texts that are being continued when the server stops
 _MANY_ENTRIES = 100_000
 _MISSING = "serving needs {}: run pip install fastapi uvicorn prometheus-client orjson"
 
@@ -91,7 +90,7 @@ def serve(
     try:
         import uvicorn
 
-        from knnlm.integrations.server.app import ServerOptions, build_app
+        from knnlm.integrations.server.app import GRACE, ServerOptions, build_app
     except ImportError as error:
         raise KnnlmError(_MISSING.format(error.name)) from error
     _advise(knnlm)
@@ -114,7 +113,7 @@ def serve(
             access_log=False,
             server_header=False,
             lifespan="on",
-            timeout_graceful_shutdown=_GRACE,
+            timeout_graceful_shutdown=GRACE,
         )
         server = _stopping(uvicorn.Server(config), app.stop_taking)
         log_result(f"serving {options.name} at {url} (Ctrl-C stops it)")

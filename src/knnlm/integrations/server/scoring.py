@@ -117,11 +117,7 @@ def _described(
     answer = []
     for row, token in enumerate(targets):
         component = None if mixed.component is None else float(mixed.component[row, token])
-        voting = None
-        if mixed.neighbors is not None:
-            voting = Neighbors(
-                mixed.neighbors.ids[row : row + 1], mixed.neighbors.scores[row : row + 1]
-            )
+        voting = None if mixed.neighbors is None else mixed.neighbors.of(row)
         answer.append(
             {
                 "id": token,
@@ -250,8 +246,9 @@ def enough_without_any(documents: NDArray[np.int32], k: int) -> int:
         >>> enough_without_any(np.array([5, 5, 7, 7, 8, 5]), k=2)
         4
     """
-    for length in range(min(k, len(documents)), len(documents) + 1):
-        most = int(np.bincount(documents[:length]).max()) if length else 0
-        if length - most >= k:
-            return length
-    return len(documents)
+    order = np.argsort(documents, kind="stable")
+    _, starts, counts = np.unique(documents[order], return_index=True, return_counts=True)
+    nth = np.empty(len(documents), np.int64)  # the how manieth neighbor of its document each one is
+    nth[order] = np.arange(len(documents)) - np.repeat(starts, counts) + 1
+    left = np.arange(1, len(documents) + 1) - np.maximum.accumulate(nth)
+    return int(np.searchsorted(left, k)) + 1 if len(left) and left[-1] >= k else len(documents)
