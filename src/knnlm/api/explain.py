@@ -12,7 +12,7 @@ from knnlm.datastore import Entries
 from knnlm.evaluation import ExplainedToken, Passage, RetrievedNeighbor, mix
 from knnlm.huggingface import KNNLMForCausalLM
 from knnlm.search import Retrieval, cached_neighbors
-from knnlm.text import decode_continuation
+from knnlm.text import decode_continuation, token_texts
 
 LONGEST = 160
 SHOWN_NEIGHBORS = 5
@@ -26,11 +26,10 @@ def explain_tokens(
     scores = model.score_tokens(torch.from_numpy(tokens), start)
     near, entries = scores.neighbors, model.entries
     weights = None if near is None else log_weights(near.scores, model.component.tau)
+    texts = token_texts(tokenizer, tokens[start:].tolist(), tokens[:start].tolist())
     return tuple(
         ExplainedToken(
-            text=decode_continuation(
-                tokenizer, [int(tokens[start + i - 1])], [int(token)], special=True
-            ),
+            text=texts[i],
             lm_logprob=float(scores.lm[i]),
             component_logprob=float(scores.component[i]),
             mixed_logprob=float(scores.mixed[i]),
@@ -60,13 +59,13 @@ def explain_passage(
     start, stop = int(rows[0]), int(rows[-1]) + 1
     near = cached_neighbors(entries, queries, retrieval).read(start, stop)
     weights = log_weights(near.scores, component.tau)
+    targets = queries.targets[start:stop].tolist()
+    texts = token_texts(tokenizer, targets, queries.context(start, 1).tolist())
     tokens = []
-    for row in range(start, stop):
-        target = int(queries.targets[row])
-        before = queries.context(row, 1).tolist()
+    for row, target, text in zip(range(start, stop), targets, texts, strict=True):
         tokens.append(
             ExplainedToken(
-                text=decode_continuation(tokenizer, before, [target], special=True),
+                text=text,
                 lm_logprob=float(lm[row]),
                 component_logprob=float(other[row]),
                 mixed_logprob=float(mixed[row]),

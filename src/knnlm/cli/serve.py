@@ -1,8 +1,8 @@
 """knnlm serve, knnlm explore"""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,7 @@ from knnlm.errors import UsageError
 
 if TYPE_CHECKING:
     from knnlm.api import KNNLM
+    from knnlm.integrations.server.run import Address
 
 _DEMO_STORE = Path("demo/store")
 
@@ -32,6 +33,10 @@ class ServerOptions:
     public: Annotated[
         bool, typer.Option("--public", help="Let other machines in without a token.")
     ] = False
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option("--allow-host", help="Also answer to this name: that of a proxy in front."),
+    ] = None
     name: Annotated[
         str | None, typer.Option("--name", help="The model's name; default the datastore's.")
     ] = None
@@ -48,14 +53,24 @@ class ServerOptions:
         bool, typer.Option("--log-texts", help="Write prompts to the log, which is off else.")
     ] = False
 
+    def address(self) -> "Address":
+        """Where to listen, and who may ask."""
+        from knnlm.integrations.server.run import Address
+
+        return Address(
+            host=self.host,
+            port=self.port,
+            token_file=self.token_file,
+            public=self.public,
+            allow_host=tuple(self.allow_host or ()),
+        )
+
     def run(self, knnlm: "KNNLM", as_json: bool) -> None:
         """Serve until interrupted."""
         from knnlm.integrations.server.engine import Capacity
-        from knnlm.integrations.server.run import Address, serve
+        from knnlm.integrations.server.run import serve
 
-        address = Address(
-            host=self.host, port=self.port, token_file=self.token_file, public=self.public
-        )
+        address = self.address()
 
         def ready(url: str) -> None:
             show(as_json, {"url": url, "openai": f"{url}/v1"}, _lines(url) if not as_json else [])
@@ -115,12 +130,9 @@ def explore(
 
 def _check(server: ServerOptions) -> None:
     """Tell mistakes before the model is opened."""
-    from knnlm.integrations.server.run import Address
-
-    fields: dict[str, Any] = asdict(server)
     if not 0 <= server.port <= 65535:
         raise UsageError(f"there is no port {server.port}: choose 1 to 65535, or 0 for a free one")
-    Address(**{name: fields[name] for name in Address.__dataclass_fields__}).token()
+    server.address().token()
 
 
 def _lines(url: str) -> list[str]:

@@ -13,6 +13,7 @@ import torch
 from knnlm import KNNLM
 from knnlm.huggingface import Sampling
 from knnlm.text import decode_continuation, encode_prompt
+from tests.integrations.server.asking import ask
 
 pytestmark = pytest.mark.pipeline
 
@@ -198,3 +199,31 @@ def test_a_chat_is_answered_with_the_template(client: openai.OpenAI, knnlm_model
     deltas = [piece.choices[0].delta for piece in pieces]
     assert deltas[0].role == "assistant"
     assert "".join(delta.content or "" for delta in deltas) == wanted
+
+
+def test_offsets_behind_letters_of_several_tokens(client: openai.OpenAI) -> None:
+    prompt = "a \N{DOG FACE} sat on \N{CJK UNIFIED IDEOGRAPH-6F22} mats"
+    found = client.completions.create(
+        model="tiny", prompt=prompt, max_tokens=0, echo=True, logprobs=1
+    )
+    logs = found.choices[0].logprobs
+    assert logs is not None
+    assert logs.tokens is not None
+    assert logs.text_offset is not None
+    assert "".join(logs.tokens[1:]) == prompt
+    for token, offset in list(zip(logs.tokens, logs.text_offset, strict=True))[1:]:
+        assert prompt[offset:].startswith(token)
+
+
+def test_null_is_as_if_it_were_left_out(url: str, client: openai.OpenAI) -> None:
+    left_open = dict.fromkeys(
+        ("temperature", "top_p", "n", "stream", "presence_penalty", "logit_bias", "seed", "knn")
+    )
+    body = {"prompt": PROMPT, "max_tokens": 4, "echo": None, **left_open, "seed": 3}
+    nulls = ask(url, "/v1/completions", body)
+    assert nulls.status == 200
+    plain = client.completions.create(model="tiny", prompt=PROMPT, max_tokens=4, seed=3)
+    assert nulls.json["choices"][0]["text"] == plain.choices[0].text
+    refused = ask(url, "/v1/completions", {"prompt": None})
+    assert refused.status == 400
+    assert refused.message == "prompt: Field required"

@@ -1,5 +1,6 @@
 """Who may ask, how much, and what a browser may do with the answers."""
 
+import asyncio
 import http.client
 import json
 import socket
@@ -12,6 +13,7 @@ import pytest
 
 from knnlm.cli.main import run
 from knnlm.errors import UsageError
+from knnlm.integrations.server.guards import Guard
 from knnlm.integrations.server.pages import explorer_files
 from knnlm.integrations.server.run import Address
 from tests.integrations.server.asking import ask
@@ -26,6 +28,21 @@ def test_other_host_names_are_refused(url: str) -> None:
         assert ask(url, "/v1/models", headers={"Host": host}).status == 421, host
     for host in ("localhost", "127.0.0.1:8017", "[::1]:80", "LOCALHOST"):
         assert ask(url, "/v1/models", headers={"Host": host}).status == 200, host
+
+
+def test_a_proxy_in_front_is_answered_under_its_name() -> None:
+    address = Address(allow_host=("KNN.example",))
+    assert address.names is not None
+    assert {"localhost", "knn.example"} <= address.names
+    assert Address(host="0.0.0.0", public=True).names is None
+    assert Address(host="0.0.0.0", public=True, allow_host=("knn.example",)).names is not None
+
+
+def test_a_name_that_is_allowed_is_answered(start: Callable[..., Any]) -> None:
+    with start(hosts=Address(allow_host=("knn.example",)).names) as url:
+        given = {"Host": "knn.example", "Origin": "https://knn.example"}
+        assert ask(url, "/api/score", {"text": "a cat"}, headers=given).status == 200
+        assert ask(url, "/v1/models", headers={"Host": "other.example"}).status == 421
 
 
 def test_other_web_pages_are_refused(url: str) -> None:
@@ -191,3 +208,39 @@ def test_mistakes_are_told_in_one_sentence(
     shown = capsys.readouterr().err
     assert told in shown
     assert "Traceback" not in shown
+
+
+def test_a_request_that_comes_too_slowly_is_given_up(start: Callable[..., Any]) -> None:
+    with start(patience=0.3) as url:
+        address = urlsplit(url)
+        with socket.create_connection((address.hostname, address.port), timeout=20) as slow:
+            slow.sendall(
+                b"POST /api/score HTTP/1.1\r\nHost: localhost\r\n"
+                b"Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+            )
+            answer = b"".join(iter(lambda: slow.recv(4096), b""))
+        assert answer.startswith(b"HTTP/1.1 408 ")
+        assert b"did not come within 0.3 s" in answer
+        assert ask(url, "/api/score", {"text": "a cat"}).status == 200
+
+
+def test_a_client_that_does_not_read_its_answer_is_given_up() -> None:
+    closed: list[bool] = []
+
+    async def endless(scope: Any, receive: Any, send: Any) -> None:
+        try:
+            while True:
+                await send({"type": "http.response.body", "body": b"x", "more_body": True})
+        finally:
+            closed.append(True)
+
+    async def stuck(message: Any) -> None:
+        await asyncio.sleep(60)
+
+    async def silent() -> Any:
+        await asyncio.sleep(60)
+
+    guard = Guard(app=endless, token=None, hosts=None, most_bytes=10, patience=0.05)
+    scope = {"type": "http", "path": "/", "method": "GET", "headers": []}
+    asyncio.run(asyncio.wait_for(guard(scope, silent, stuck), 20))
+    assert closed == [True]

@@ -13,7 +13,9 @@ import pytest
 
 from knnlm import KNNLM
 from knnlm.integrations.server.app import build_app
+from knnlm.integrations.server.continuation import Continuation
 from knnlm.integrations.server.engine import Capacity
+from tests.conftest import prose
 from tests.integrations.server.asking import ask
 from tests.integrations.server.conftest import options, running
 
@@ -35,11 +37,13 @@ def until(condition: Callable[[], bool], seconds: float = 20) -> None:
         time.sleep(0.02)
 
 
-def begin(url: str, body: dict[str, Any]) -> http.client.HTTPConnection:
+def begin(
+    url: str, body: dict[str, Any], path: str = "/v1/completions"
+) -> http.client.HTTPConnection:
     """A request whose answer is not waited for."""
     connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=60)
     sent = json.dumps(body)
-    connection.request("POST", "/v1/completions", sent, {"content-type": "application/json"})
+    connection.request("POST", path, sent, {"content-type": "application/json"})
     return connection
 
 
@@ -86,6 +90,41 @@ def test_a_client_that_leaves_before_its_prompts_are_read_frees_its_place(
         connection.close()
         until(lambda: gauge(url, "knnlm_active_texts") + gauge(url, "knnlm_waiting") == 0, 5)
         assert 'path="/v1/completions",status="499"' in ask(url, "/metrics").body.decode()
+
+
+def test_a_long_score_holds_nobody_up_and_ends_when_its_client_leaves(
+    start: Callable[..., Any],
+) -> None:
+    """Its parts take turns with the steps of other texts and with other calls."""
+    long = {"text": prose(5, 100), "neighbors": 50, "top": 50, "votes": True}
+    with start() as url:
+        connection = begin(url, long, "/api/score")
+        until(lambda: gauge(url, "knnlm_waiting") == 1)
+        assert ask(url, "/api/score", {"text": "the cat sat"}).status == 200
+        assert gauge(url, "knnlm_waiting") == 1
+        connection.close()
+        until(lambda: gauge(url, "knnlm_waiting") == 0)
+        assert 'path="/api/score",status="499"' in ask(url, "/metrics").body.decode()
+
+
+def test_a_text_that_fails_fails_alone(
+    start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take = Continuation.take
+
+    def failing(self: Continuation, *arguments: Any) -> None:
+        if self.max_tokens == 66 and len(self.new) == 3:
+            raise RuntimeError("a broken text")
+        take(self, *arguments)
+
+    monkeypatch.setattr(Continuation, "take", failing)
+    with start() as url, ThreadPoolExecutor(2) as pool:
+        good = pool.submit(ask, url, "/v1/completions", LONG)
+        bad = pool.submit(ask, url, "/v1/completions", {**LONG, "max_tokens": 66})
+        assert bad.result().status == 500
+        assert "broken" not in bad.result().message
+        assert good.result().status == 200
+        assert good.result().json["usage"]["completion_tokens"] == 100
 
 
 def test_nothing_new_is_taken_while_the_server_stops(knnlm_model: KNNLM) -> None:

@@ -59,6 +59,7 @@ class ServerOptions:
         capacity: How much is done at once.
         most_bytes: Of a request.
         most_scored: Tokens of a text that /api/score answers about.
+        patience: Seconds for a client to send its request, and to take each part of the answer.
         log_texts: Whether prompts and texts may be in the log.
     """
 
@@ -68,6 +69,7 @@ class ServerOptions:
     capacity: Capacity = field(default_factory=Capacity)
     most_bytes: int = 1 << 20
     most_scored: int = 2048
+    patience: float = 30.0
     log_texts: bool = False
 
 
@@ -117,7 +119,13 @@ def build_app(knnlm: KNNLM, options: ServerOptions) -> Server:
     app.state.metrics, app.state.engine = metrics, engine
     add_errors(app)
     document_errors(app)
-    guard = Guard(app=app, token=options.token, hosts=options.hosts, most_bytes=options.most_bytes)
+    guard = Guard(
+        app=app,
+        token=options.token,
+        hosts=options.hosts,
+        most_bytes=options.most_bytes,
+        patience=options.patience,
+    )
     return Server(metrics.middleware(guard), engine.stop_taking)
 
 
@@ -180,11 +188,7 @@ def _add_scoring(app: FastAPI, served: Served, options: ServerOptions) -> None:
         if options.log_texts:
             log.info(f"score of {body.text if body.text is not None else body.tokens!r}")
         asked = Scoring(body.start, body.neighbors, body.top, body.votes)
-        future = engine.call(
-            lambda: orjson.dumps(
-                score(predictor, tokens, mixing, asked), option=orjson.OPT_SERIALIZE_NUMPY
-            )
-        )
+        future = engine.call(score(predictor, tokens, mixing, asked))
         async with _watched(request):
             return Response(await asyncio.wrap_future(future), media_type="application/json")
 

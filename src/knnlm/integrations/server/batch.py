@@ -12,6 +12,7 @@ from transformers.cache_utils import DynamicCache, DynamicLayer
 
 from knnlm.integrations.server.continuation import Continuation
 from knnlm.integrations.server.predictor import Prediction, Predictor
+from knnlm.progress import log
 
 
 class Batch:
@@ -58,7 +59,11 @@ class Batch:
     def _choose(self, texts: list[Continuation], prediction: Prediction) -> None:
         mixed = self._predictor.mixed_rows(prediction, [text.mixing for text in texts])
         for row, (text, each) in enumerate(zip(texts, mixed, strict=True)):
-            text.take(each, prediction.lm[row])
+            try:
+                text.take(each, prediction.lm[row])
+            except Exception as error:  # the others go on
+                log.error(f"a text could not be continued: {error}")
+                text.fail(error)
 
     def _join(self, new: "_Group") -> None:
         for group in self._groups:

@@ -15,7 +15,7 @@ from knnlm.integrations.server.predictor import Mixing, Predictor
 from knnlm.integrations.server.schemas import CompletionRequest, GeneratingRequest, KNNField
 from knnlm.integrations.server.scoring import prompt_logs
 from knnlm.integrations.server.sources import described
-from knnlm.text import decode_continuation
+from knnlm.text import TextPieces, decode_continuation
 
 
 class NotFound(UsageError):
@@ -209,14 +209,17 @@ def used(prompt: int, new: int) -> dict[str, int]:
 
 
 class LogprobsBuilder:
-    """The `logprobs` of a completion: parallel lists, filled token by token."""
+    """The `logprobs` of a completion: parallel lists, filled token by token.
+
+    A letter of several tokens is the text of the last of them.
+    """
 
     def __init__(self, tokenizer: Any, prompt: Sequence[int], offset: int) -> None:
         self.tokenizer, self.before, self.offset = tokenizer, list(prompt), offset
+        self.pieces = TextPieces(tokenizer, prompt, special=True)
 
     def echo(self, prompt: "Prompt", logs: Sequence[TokenLogs]) -> dict[str, Any]:
         """Those of a prompt; its first token is not predicted, and may not be part of its text."""
-        self.before, self.offset = [], 0
         first = self._lists([(prompt.tokens[0], None)])
         if not prompt.text.startswith(first["tokens"][0]):
             self.offset = 0
@@ -235,7 +238,7 @@ class LogprobsBuilder:
             "text_offset": [],
         }
         for token, logs in tokens:
-            text = decode_continuation(self.tokenizer, self.before, [token], special=True)
+            text = self.pieces.add(token)
             lists["tokens"].append(text)
             lists["token_logprobs"].append(None if logs is None else logs.logprob)
             lists["top_logprobs"].append(None if logs is None else self._top(logs))
@@ -283,6 +286,6 @@ async def echoed(
     if top is None:
         return None
     predictor = served.predictor
-    future = served.engine.call(lambda: prompt_logs(predictor, prompt.tokens, mixing, top))
+    future = served.engine.call(prompt_logs(predictor, prompt.tokens, mixing, top))
     logs = await asyncio.wrap_future(future)
     return LogprobsBuilder(predictor.tokenizer, [], 0).echo(prompt, logs)

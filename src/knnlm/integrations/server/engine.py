@@ -1,13 +1,13 @@
 """The one thread that runs the model. Texts wait for it, join a batch, and leave when they end.
 
 Every step gives each text of the batch one more token. Between two steps at most one waiting prompt
-is read and one other call is answered, so that long prompts hold nobody up for long. What would
-have to wait too long is refused at once.
+is read, and one part of one other call is done, so that nobody is held up for long. What would have
+to wait too long is refused at once.
 """
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -58,7 +58,7 @@ class Engine:
         self.predictor, self.capacity = predictor, capacity
         self._batch = Batch(predictor)
         self._texts: deque[Continuation] = deque()
-        self._calls: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
+        self._calls: deque[tuple[Generator[None, None, Any], Future[Any]]] = deque()
         self._changed = threading.Condition()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="knnlm-engine", daemon=True)
@@ -91,8 +91,11 @@ class Engine:
             self._texts.extend(texts)
             self._changed.notify()
 
-    def call(self, work: Callable[[], T]) -> "Future[T]":
+    def call(self, work: Generator[None, None, T]) -> "Future[T]":
         """Let the engine's thread do something with the model.
+
+        Args:
+            work: Yields between its parts; it is given up there once the future is cancelled.
 
         Raises:
             TooBusy: Too many wait already.
@@ -126,6 +129,8 @@ class Engine:
         if not finished:
             for text in (*self._batch.texts, *self._texts):
                 text.cancel()
+            for _, future in tuple(self._calls):
+                future.cancel()
             self._thread.join(seconds)
         return finished
 
@@ -143,7 +148,7 @@ class Engine:
 
     def _run(self) -> None:
         while self._wait():
-            self._answer_a_call()
+            self._do_a_part_of_a_call()
             self._begin_a_text()
             if len(self._batch):
                 self._step()
@@ -160,15 +165,28 @@ class Engine:
                     return False
                 self._changed.wait()
 
-    def _answer_a_call(self) -> None:
+    def _do_a_part_of_a_call(self) -> None:
+        """Calls take turns. Their futures stay pending: one that runs cannot be cancelled."""
         with self._changed:
-            work, future = self._calls.popleft() if self._calls else (None, None)
-        if work is None or future is None or not future.set_running_or_notify_cancel():
-            return
+            if not self._calls:
+                return
+            work, future = self._calls[0]
+            self._calls.rotate(-1)
         try:
-            future.set_result(work())
-        except BaseException as error:
-            future.set_exception(error)
+            next(work)
+            return
+        except StopIteration as end:
+            self._remove(future)
+            if future.set_running_or_notify_cancel():
+                future.set_result(end.value)
+        except Exception as error:
+            self._remove(future)
+            if future.set_running_or_notify_cancel():
+                future.set_exception(error)
+
+    def _remove(self, ended: "Future[Any]") -> None:
+        with self._changed:
+            self._calls = deque(call for call in self._calls if call[1] is not ended)
 
     def _begin_a_text(self) -> None:
         with self._changed:

@@ -21,6 +21,7 @@ ERRORS: dict[int | str, dict[str, Any]] = {
     401: {"model": ErrorResponse, "description": "A token is needed"},
     403: {"model": ErrorResponse, "description": "The request comes from another web page"},
     404: {"model": ErrorResponse, "description": "There is no such model or page"},
+    408: {"model": ErrorResponse, "description": "The request came too slowly"},
     413: {"model": ErrorResponse, "description": "The request is too large"},
     415: {"model": ErrorResponse, "description": "The request is not JSON"},
     421: {"model": ErrorResponse, "description": "The request names another host"},

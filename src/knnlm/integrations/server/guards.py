@@ -2,6 +2,7 @@
 
 Plain ASGI, so that a client that goes away is still noticed behind it."""
 
+import asyncio
 import hmac
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ from urllib.parse import urlsplit
 
 import orjson
 from starlette.exceptions import HTTPException
+
+from knnlm.progress import log
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -30,7 +33,12 @@ _HEADERS = (
     (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
 )
 _PROTECTED = ("/v1/", "/api/", "/metrics")
+_CLOSE = {"connection": "close"}
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+class SlowClient(Exception):
+    """The client does not take its answer: the connection is given up."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,12 +51,14 @@ class Guard:
         hosts: Names in the Host header that are answered; None answers all. On loopback others are
             refused: a web page elsewhere could have its own name point here.
         most_bytes: Of a request's body.
+        patience: Seconds for a client to send its request, and to take each part of the answer.
     """
 
     app: App
     token: str | None
     hosts: frozenset[str] | None
     most_bytes: int
+    patience: float
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer or refuse a request."""
@@ -62,13 +72,19 @@ class Guard:
                 if not any(name == b"cache-control" for name, _ in headers):
                     headers.append((b"cache-control", b"no-store"))
                 message = {**message, "headers": [*headers, *_HEADERS]}
-            await send(message)
+            try:
+                await asyncio.wait_for(send(message), self.patience)
+            except TimeoutError:
+                raise SlowClient from None
 
         refusal = self._refusal(scope)
         if refusal is not None:
             await respond_error(with_headers, *refusal)
             return
-        await self.app(scope, self._bounded(receive), with_headers)
+        try:
+            await self.app(scope, self._bounded(receive), with_headers)
+        except* SlowClient:  # the connection is closed, since the answer has no end
+            log.warning(f"{scope['path']}: the client took too long to read its answer")
 
     def _refusal(self, scope: Scope) -> tuple[int, str, str] | None:
         headers = {
@@ -76,7 +92,7 @@ class Guard:
         }
         host = headers.get("host", "")
         if self.hosts is not None and _hostname(host) not in self.hosts:
-            return 421, "misdirected", "this server answers to localhost only"
+            return 421, "misdirected", "this server does not answer to that name: see --allow-host"
         origin = headers.get("origin")
         if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
             return 403, "forbidden", "requests from other web pages are refused"
@@ -96,15 +112,23 @@ class Guard:
         return None
 
     def _bounded(self, receive: Receive) -> Receive:
-        """A body without a declared length is counted as it comes."""
-        seen = 0
+        """A body without a declared length is counted as it comes; all of it must come in time."""
+        seen, whole = 0, False
+        until = asyncio.get_running_loop().time() + self.patience
 
         async def bounded() -> MutableMapping[str, Any]:
-            nonlocal seen
-            message = await receive()
+            nonlocal seen, whole
+            try:
+                async with asyncio.timeout_at(None if whole else until):
+                    message = await receive()
+            except TimeoutError:
+                raise HTTPException(
+                    408, f"the request did not come within {self.patience:g} s", _CLOSE
+                ) from None
             seen += len(message.get("body", b""))
             if seen > self.most_bytes:
                 raise HTTPException(413, f"a request has at most {self.most_bytes:,} bytes")
+            whole = not message.get("more_body", False)
             return message
 
         return bounded

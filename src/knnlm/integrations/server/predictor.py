@@ -20,7 +20,7 @@ from knnlm.ranges import check_lambda, check_temperature
 from knnlm.search import Neighbors
 from knnlm.text import cut_windows, prompt_encoder
 
-ROWS_AT_ONCE = 256
+ROWS_AT_ONCE = 64
 """Positions of a prompt whose whole distributions are in memory at once."""
 
 

@@ -15,6 +15,7 @@ from knnlm.progress import log, log_result
 from knnlm.search import list_indexes
 
 _MANY_ENTRIES = 100_000
+_CONNECTIONS = 1000  # those that send nothing hold only a socket; beyond this they get 503
 _MISSING = "serving needs {}: run pip install fastapi uvicorn prometheus-client orjson"
 
 
@@ -27,17 +28,26 @@ class Address:
         port: The port; 0 takes a free one.
         token_file: A file whose first line is the bearer token.
         public: Whether other machines may ask without a token.
+        allow_host: Further names that the server answers to on loopback: a proxy's.
     """
 
     host: str = "127.0.0.1"
     port: int = 8017
     token_file: Path | None = None
     public: bool = False
+    allow_host: tuple[str, ...] = ()
 
     @property
     def is_loopback(self) -> bool:
         """Whether only this machine can reach it."""
         return self.host in LOOPBACK
+
+    @property
+    def names(self) -> frozenset[str] | None:
+        """What the server answers to; None answers to everything."""
+        if not self.is_loopback and not self.allow_host:
+            return None
+        return frozenset(name.lower() for name in (*LOOPBACK, *self.allow_host))
 
     def token(self) -> str | None:
         """The bearer token, if there is one.
@@ -99,7 +109,7 @@ def serve(
         options = ServerOptions(
             name=name or Path(knnlm.store.entries.path).resolve().name,
             token=token,
-            hosts=frozenset(LOOPBACK) if address.is_loopback else None,
+            hosts=address.names,
             log_texts=log_texts,
             **limits,
         )
@@ -114,6 +124,7 @@ def serve(
             server_header=False,
             lifespan="on",
             timeout_graceful_shutdown=GRACE,
+            limit_concurrency=_CONNECTIONS,
         )
         server = _stopping(uvicorn.Server(config), app.stop_taking)
         log_result(f"serving {options.name} at {url} (Ctrl-C stops it)")

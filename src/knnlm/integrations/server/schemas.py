@@ -2,21 +2,40 @@
 
 The names are those of the OpenAI API; `knn` is ours."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 MOST_CHARACTERS = 200_000
 MOST_TOKENS = 100_000
 MOST_LOGPROBS = 20
 MOST_STOPS = 4
+_NULL, _ABOUT = {"type": "null"}, ("title", "description", "default")
 _TOKEN = Annotated[int, Field(ge=0)]
 Text = Annotated[str, Field(max_length=MOST_CHARACTERS)]
 Tokens = Annotated[list[_TOKEN], Field(min_length=1, max_length=MOST_TOKENS)]
 
 
 class _Request(BaseModel):
+    """Clients may send null for what they leave open; it is as if it were left out."""
+
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, populate_by_name=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_null(cls, fields: Any) -> Any:
+        if not isinstance(fields, dict):
+            return fields
+        return {name: value for name, value in fields.items() if value is not None}
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: Any, handler: Any) -> dict[str, Any]:
+        schema: dict[str, Any] = handler.resolve_ref_schema(handler(core))
+        for name, field in schema.get("properties", {}).items():
+            if name not in schema.get("required", ()) and _NULL not in field.get("anyOf", ()):
+                about = {key: field.pop(key) for key in _ABOUT if key in field}
+                schema["properties"][name] = {"anyOf": [field, _NULL], **about}
+        return schema
 
 
 class KNNField(_Request):

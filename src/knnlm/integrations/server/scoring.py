@@ -1,11 +1,13 @@
 """A text token by token: what the LM gave, what the neighbors gave, and who they were.
 
-Everything here runs in the engine's thread."""
+Everything here runs in the engine's thread. What takes long yields now and then: others take their
+steps there, and who has gone is noticed."""
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import orjson
 import torch
 from numpy.typing import NDArray
 
@@ -14,7 +16,7 @@ from knnlm.integrations.server.continuation import TokenLogs, top_logs
 from knnlm.integrations.server.predictor import Mixing, Prediction, Predictor
 from knnlm.integrations.server.sources import described
 from knnlm.search import Neighbors
-from knnlm.text import decode_continuation
+from knnlm.text import decode_continuation, token_texts
 
 
 class Scoring(NamedTuple):
@@ -29,7 +31,7 @@ class Scoring(NamedTuple):
 
 def prompt_logs(
     predictor: Predictor, tokens: Sequence[int], mixing: Mixing, top: int
-) -> list[TokenLogs]:
+) -> Generator[None, None, list[TokenLogs]]:
     """log P of each token of a prompt but the first, and of the most probable ones."""
     logs: list[TokenLogs] = []
     targets = list(tokens[1:])
@@ -42,13 +44,14 @@ def prompt_logs(
             component = None if mixed.component is None else float(mixed.component[row, token])
             log, lm = float(mixed.logs[row, token]), float(prediction.lm[row, token])
             logs.append(TokenLogs(token, log, top_logs(mixed.logs[row], top), lm, component, None))
+        yield
     return logs
 
 
 def score(
     predictor: Predictor, tokens: Sequence[int], mixing: Mixing, asked: Scoring
-) -> dict[str, Any]:
-    """The answer of /api/score.
+) -> Generator[None, None, bytes]:
+    """The answer of /api/score, as JSON.
 
     Args:
         predictor: The model.
@@ -57,6 +60,7 @@ def score(
         asked: What is asked about it.
     """
     described_tokens: list[dict[str, Any]] = []
+    texts = token_texts(predictor.tokenizer, tokens)
     votes = _Votes(predictor, mixing) if asked.votes and mixing.k is not None else None
     first = 1
     for prediction in predictor.read(tokens[:-1]):
@@ -70,14 +74,17 @@ def score(
                 predictor, rows, targets, tokens, first + skip, mixing, asked, near
             )
         first += count
+        yield
+    for each, text in zip(described_tokens, texts[asked.start :], strict=True):
+        each["text"] = text
     answer: dict[str, Any] = {
         "settings": settings_json(mixing),
-        "prompt": [_text(predictor, tokens, i) for i in range(min(asked.start, len(tokens)))],
+        "prompt": texts[: asked.start],
         "tokens": described_tokens,
     }
     if votes is not None:
         answer["votes"] = votes.as_json()
-    return finite_numbers(answer)
+    return orjson.dumps(finite_numbers(answer), option=orjson.OPT_SERIALIZE_NUMPY)
 
 
 def settings_json(mixing: Mixing) -> dict[str, Any]:
@@ -121,7 +128,6 @@ def _described(
         answer.append(
             {
                 "id": token,
-                "text": _text(predictor, tokens, first + row),
                 "lm_logprob": float(prediction.lm[row, token]),
                 "component_logprob": component,
                 "logprob": float(chosen[row]),
@@ -155,11 +161,6 @@ def _named(
         }
         for token, log in top_logs(logs, count)
     ]
-
-
-def _text(predictor: Predictor, tokens: Sequence[int], place: int) -> str:
-    before = list(tokens[max(0, place - 8) : place])
-    return decode_continuation(predictor.tokenizer, before, [int(tokens[place])], special=True)
 
 
 class _Votes:
