@@ -35,7 +35,11 @@ class ServerOptions:
     ] = False
     allow_host: Annotated[
         list[str] | None,
-        typer.Option("--allow-host", help="Also answer to this name: that of a proxy in front."),
+        typer.Option(
+            "--allow-host",
+            metavar="NAME",
+            help="Also answer to this name: that of a proxy in front. May be repeated.",
+        ),
     ] = None
     name: Annotated[
         str | None, typer.Option("--name", help="The model's name; default the datastore's.")
