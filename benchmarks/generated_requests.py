@@ -15,11 +15,12 @@ def main(url: str, requests: int) -> Counter[tuple[str, int]]:
     """Send them, and count the answers by path and status."""
     schema: Any = schemathesis.openapi.from_url(f"{url}/openapi.json")
     operations = [result.ok() for result in schema.get_all_operations()]
+    varied = [operation for operation in operations if operation.method == "post"]
     statuses: Counter[tuple[str, int]] = Counter()
     for operation in operations:
 
         @settings(
-            max_examples=-(-requests // len(operations)),
+            max_examples=-(-requests // len(varied)),  # one that takes no body is sent once
             deadline=None,
             database=None,
             phases=[Phase.explicit, Phase.generate],
