@@ -17,7 +17,9 @@ from typing import Any, Literal, Protocol, assert_never, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from knnlm.datastore import Column
 from knnlm.errors import unknown
+from knnlm.tensors import as_float32
 
 Metric = Literal["l2", "ip"]
 METRICS: tuple[Metric, ...] = get_args(Metric)
@@ -55,6 +57,20 @@ def from_distance(metric: Metric, values: NDArray[np.float32]) -> NDArray[np.flo
             assert_never(metric)
 
 
+def longest_state(keys: Column) -> float:
+    """The greatest squared length of a stored state: what bounds an inner product. Kept with the
+    column, which never changes."""
+    if keys.longest is None:
+        keys.longest = max(
+            (
+                float(np.einsum("nd,nd->n", states, states).max())
+                for states in (as_float32(block) for _, block in keys.blocks(_STATES_AT_ONCE))
+            ),
+            default=0.0,
+        )
+    return keys.longest
+
+
 def score_states(
     metric: Metric, queries: NDArray[Any], states: NDArray[Any]
 ) -> NDArray[np.float32]:
@@ -69,7 +85,7 @@ def score_states(
         (B, K) float32.
     """
     q = np.asarray(queries, np.float32)
-    w = states.astype(np.float32)
+    w = as_float32(states)
     match metric:
         case "l2":
             w -= q[:, None, :]

@@ -19,11 +19,15 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("metric", ["l2", "ip"])
-def test_thousands_of_duplicates_at_the_edge_are_ordered_by_id(metric: Metric) -> None:
+@pytest.mark.parametrize("count", [1, 6, 20])  # few are scanned, many multiplied
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_thousands_of_duplicates_at_the_edge_are_ordered_by_id(
+    metric: Metric, count: int, dtype: type
+) -> None:
     rng = np.random.default_rng(0)
-    different = rng.standard_normal((5, 8)).astype(np.float32)
+    different = rng.standard_normal((5, 8)).astype(dtype)
     rows = different[rng.integers(0, 5, 4000)]  # each of the five is stored many times
-    queries = rng.standard_normal((6, 8)).astype(np.float32)
+    queries = rng.standard_normal((count, 8)).astype(np.float32)
     near = exact_search(queries, column(rows, 3), 900, metric)
     assert (np.diff(near.scores, axis=1) <= 0).all()
     for ids, scores in zip(near.ids, near.scores, strict=True):
@@ -36,11 +40,12 @@ def test_thousands_of_duplicates_at_the_edge_are_ordered_by_id(metric: Metric) -
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("metric", ["l2", "ip"])
 @pytest.mark.parametrize("k", [1, 7, 1500, 4096])
-def test_blocks_and_k_do_not_change_the_neighbors(metric: Metric, k: int) -> None:
+@pytest.mark.parametrize("count", [1, 8, 9])
+def test_blocks_and_k_do_not_change_the_neighbors(metric: Metric, k: int, count: int) -> None:
     rng = np.random.default_rng(1)
     # multiples of a quarter: fp16, fp32 and float64 agree on every sum
     rows = (rng.integers(-12, 13, (2000, 8)) / 4).astype(np.float16)
-    queries = (rng.integers(-12, 13, (9, 8)) / 4).astype(np.float32)
+    queries = (rng.integers(-12, 13, (count, 8)) / 4).astype(np.float32)
     wide = rows.astype(np.float64)
     scores = (
         queries @ wide.T
@@ -49,7 +54,7 @@ def test_blocks_and_k_do_not_change_the_neighbors(metric: Metric, k: int) -> Non
     )
     truth = np.argsort(-scores, axis=1, kind="stable")[:, :k]
     near = exact_search(queries, column(rows, 4), k, metric)
-    assert near.ids.shape == (9, k)
+    assert near.ids.shape == (count, k)
     assert np.array_equal(near.ids[:, : truth.shape[1]], truth)
     assert (near.ids[:, truth.shape[1] :] == -1).all()
 

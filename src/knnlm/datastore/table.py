@@ -38,11 +38,13 @@ class Column:
         parts: The arrays of the parts.
         type: Its dtype and width.
         starts: The first row of each part, and after them the number of rows.
+        longest: The greatest squared length of a row, once somebody has asked for it.
     """
 
     def __init__(self, parts: Sequence[NDArray[Any]], column: ColumnType) -> None:
         self.parts, self.type = list(parts), column
         self.starts = np.cumsum([0] + [len(p) for p in self.parts])
+        self.longest: float | None = None
 
     def __len__(self) -> int:
         return int(self.starts[-1])

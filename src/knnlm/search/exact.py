@@ -25,7 +25,9 @@ from knnlm.datastore import Column
 from knnlm.ranges import check_k
 from knnlm.search.faiss_index import faiss_metric
 from knnlm.search.neighbors import Neighbors, merge, pack, top_k, top_k_packed, unpack
-from knnlm.similarity import Metric, from_distance, score_entries
+from knnlm.search.scan import can_scan, scan, scan_above
+from knnlm.similarity import Metric, from_distance, longest_state, score_entries
+from knnlm.tensors import as_float32
 
 BLOCK_BYTES = 1 << 28
 _EXTRA_CANDIDATES = 16
@@ -57,6 +59,8 @@ def exact_search(queries: NDArray[Any], keys: Column, k: int, metric: Metric) ->
         array([0, 1, 2, 3, 4])
     """
     check_k(k)
+    if can_scan(len(queries), keys):
+        return _scanned(np.ascontiguousarray(queries, np.float32), keys, k, metric)
     count = k + _EXTRA_CANDIDATES
     fast = _candidates(np.ascontiguousarray(queries, np.float32), keys, count, metric)
     candidates = unpack(fast.packed, count)
@@ -89,6 +93,38 @@ def with_exact_scores(
     """
     scores = score_entries(metric, queries, neighbors.ids, keys)
     return top_k(neighbors.ids, scores, neighbors.ids.shape[1] if k is None else k)
+
+
+def _scanned(queries: Floats, keys: Column, k: int, metric: Metric) -> Neighbors:
+    """The same three steps for a few queries. The scanner's sums have no terms that cancel, and
+    differ from exact scores by the rounding of fp32 alone."""
+    count = k + _EXTRA_CANDIDATES
+    candidates = scan(queries, keys, count, metric)
+    nearest = with_exact_scores(candidates, queries, keys, metric, k)
+    if len(keys) <= count:
+        return nearest
+    edge = nearest.scores[:, -1]
+    match metric:
+        case "l2":
+            size = -edge
+        case "ip":
+            lengths = np.einsum("qd,qd->q", queries, queries)
+            size = np.sqrt(lengths * np.float32(longest_state(keys)))
+        case _:
+            assert_never(metric)
+    bar = edge - _unit(keys.type.width) * size
+    for query in np.flatnonzero(candidates.scores[:, -1] >= bar):
+        near = top_k(np.empty((1, 0), np.int64), np.empty((1, 0), np.float32), k)
+        for ids in scan_above(queries[query], keys, float(bar[query]), metric):
+            scores = score_entries(metric, queries[query : query + 1], ids[None], keys)
+            near = merge(near, Neighbors(ids[None], scores), k)
+        nearest.ids[query], nearest.scores[query] = near
+    return nearest
+
+
+def _unit(width: int) -> np.float32:
+    """fp32's unit × √D, four times: how far a sum of D terms may be off, in units of their size."""
+    return np.float32(4 * 2.0**-24) * np.sqrt(np.float32(width))
 
 
 class _Candidates(NamedTuple):
@@ -130,7 +166,7 @@ def _tolerance(fast: _Candidates, edge: Floats, width: int, metric: Metric) -> F
     Under L2 a state that scores `edge` is no longer than |q| + √-edge, so one far outlier does not
     matter.
     """
-    unit = 4 * np.float32(2.0**-24) * np.sqrt(np.float32(width))
+    unit = _unit(width)
     match metric:
         case "l2":
             reach = np.sqrt(fast.query_lengths) + np.sqrt(np.maximum(-edge, 0))
@@ -177,4 +213,4 @@ def _search_above(
 def _blocks(keys: Column, least: int) -> Iterator[tuple[int, Floats]]:
     """(id of the first entry, states in fp32), BLOCK_BYTES at a time."""
     for start, block in keys.blocks(max(least, BLOCK_BYTES // (4 * keys.type.width))):
-        yield start, block.astype(np.float32)
+        yield start, as_float32(block)

@@ -19,6 +19,7 @@ from knnlm.errors import KnnlmError, UsageError
 from knnlm.files import commit_file, explain_os_errors
 from knnlm.progress import ProgressBar, log
 from knnlm.similarity import Metric
+from knnlm.tensors import as_float32
 
 TRAINED_FILE = "trained.faiss"
 _ADDED_AT_ONCE = 1 << 16
@@ -63,7 +64,7 @@ def add_entries(index: Any, keys: Column) -> None:
     """Put every stored state into the index, in the order of ids."""
     with ProgressBar("index", len(keys), "entries") as meter:
         for _, block in keys.blocks(_ADDED_AT_ONCE):
-            _explained("the index", index.add, block.astype(np.float32))
+            _explained("the index", index.add, as_float32(block))
             meter.advance(len(block))
 
 
@@ -80,10 +81,10 @@ def set_nprobe(index: Any, nprobe: int) -> None:
 def sample_states(keys: Column, count: int, seed: int) -> NDArray[np.float32]:
     """Random stored states in the order of ids; all of them where `count` is not fewer."""
     if count >= len(keys):
-        return np.asarray(keys.all(), np.float32)
+        return as_float32(keys.all())
     rng = np.random.default_rng(seed)
     ids = np.sort(rng.choice(len(keys), size=count, replace=False))
-    return keys.gather(ids).astype(np.float32)
+    return as_float32(keys.gather(ids))
 
 
 def write_index(index: Any, file: Path) -> None:
