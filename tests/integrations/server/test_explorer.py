@@ -284,9 +284,9 @@ def test_ten_thousand_letters_without_a_space_do_not_break_the_page(page: Page) 
     page.goto((FOLDER / "index.html").as_uri())
     page.evaluate(
         """() => {
-          const answer = structuredClone(state.result);
+          const answer = structuredClone(explain.state.result);
           answer.tokens[0].text = "x".repeat(10000);
-          show(answer, { example: "long" }, {});
+          explain.show(answer, { example: "long" }, {});
         }"""
     )
     assert page.evaluate("() => document.documentElement.scrollWidth") <= 1200
