@@ -5,12 +5,26 @@
 const compare = (() => {
   const { $, element, say, fill, percent, visible } = page;
 
-  const state = { spans: [], tokens: [], stop: null, model: null };
+  const nothing = () => ({ spans: [], tokens: [], parts: [], baseText: "", knnText: "" });
+  const state = { asked: null, stop: null, model: null, ...nothing() };
+
+  /** Fill in the form, unless it is what was asked last. */
+  function prepare(prompt, length) {
+    const { asked } = state;
+    if (asked?.prompt === prompt && asked.length === length) return;
+    state.stop?.abort();
+    Object.assign(state, { asked: { prompt, length }, ...nothing() });
+    $("prompt").value = prompt;
+    $("length").value = length;
+    for (const id of ["base-text", "knn-text", "compare-panel"]) $(id).replaceChildren();
+    if (!$("prompt").disabled) say("compare-status", "");
+  }
 
   async function ask(prompt, length) {
     state.stop?.abort();
     const stop = new AbortController();
-    Object.assign(state, { stop, spans: [], tokens: [] });
+    Object.assign(state, { asked: { prompt, length }, stop, ...nothing() });
+    links.remember();
     $("continue-go").disabled = true;
     say("compare-status", "Writing …");
     $("compare-panel").replaceChildren();
@@ -19,9 +33,8 @@ const compare = (() => {
     }
     try {
       await write({ prompt, max_tokens: length, temperature: 0, stream: true }, stop.signal);
-      const same = $("base-text").textContent === $("knn-text").textContent.replaceAll("↵", "");
-      const told = same ? "Both wrote the same. " : "";
-      say("compare-status", `${told}Choose a token on the right to see where it comes from.`);
+      const told = state.baseText === state.knnText ? "Both wrote the same. " : "";
+      say("compare-status", `${told}Choose a token of the second text to see where it comes from.`);
     } catch (error) {
       stop.abort();
       server.tellError("compare-status", error, () => ask(prompt, length));
@@ -36,13 +49,19 @@ const compare = (() => {
     const sources = { sources: tokenPanel.SHOWN_NEIGHBORS };
     const knn = { ...request, model: state.model, knn: sources };
     await Promise.all([
-      server.stream(base, signal, (choice) => $("base-text").append(visible(choice.text))),
+      server.stream(base, signal, addBase),
       server.stream(knn, signal, add),
     ]);
   }
 
+  function addBase({ text }) {
+    state.baseText += text;
+    $("base-text").append(visible(text));
+  }
+
   /** One more token of the continuation with neighbors. */
   function add(choice) {
+    state.knnText += choice.text;
     const token = choice.knn?.[0];
     if (!token) return void $("knn-text").append(visible(choice.text));
     if (choice.text === "" && choice.finish_reason) return;
@@ -51,25 +70,33 @@ const compare = (() => {
     tokens.shade(span, token.logprob - token.lm_logprob);
     state.tokens.push({ ...token, text: choice.text });
     state.spans.push(span);
+    state.parts = tokens.markParts(state.spans, state.tokens.map(({ text }) => text));
     $("knn-text").append(span);
   }
 
   function choose(n) {
-    const token = state.tokens[tokens.press(state.spans, n)];
+    const at = tokens.press(state.spans, n);
+    const token = state.tokens[at];
     const knn = token.component_logprob === null ? 0 : Math.exp(token.component_logprob);
     $("compare-panel").replaceChildren(
-      ...tokenPanel.head(token, knn, token.logprob),
+      ...tokenPanel.head(token, state.parts[at], knn, token.logprob),
       element("h3", {}, "The nearest stored contexts"),
       element("ol", { class: "neighbors" }, ...token.neighbors.map(neighborItem)));
+  }
+
+  /** Names as short as those of all tokens together allow. */
+  function documentLabel(name) {
+    const all = state.tokens.flatMap((token) => token.neighbors.map((each) => each.document));
+    return names.label(name, names.shorten(all).get(name));
   }
 
   function neighborItem({ before, text, after, is_target, document, weight }) {
     return element("li", {},
       tokenPanel.snippet(before, text, after, is_target),
       element("div", { class: "from" },
-        element("span", {}, document),
+        element("span", {}, documentLabel(document)),
         element("span", { class: "number" }, percent(weight))));
   }
 
-  return { state, ask, choose };
+  return { state, prepare, ask, choose };
 })();

@@ -8,8 +8,8 @@ const explain = (() => {
   const TOP = 10;
 
   const state = {
-    result: null, mixed: null, settings: null, chosen: 0, spans: [], asking: null,
-    passages: new Map(),
+    result: null, mixed: null, settings: null, chosen: 0, spans: [], parts: [], asking: null,
+    passages: new Map(), short: new Map(),
   };
 
   async function ask(text, wanted = {}) {
@@ -58,6 +58,7 @@ const explain = (() => {
     const votes = answer.votes
       ?? { positions: answer.tokens.map(noVotes), documents: [], vocabulary: {} };
     state.result = { ...answer, votes, origin, retrieves };
+    state.short = names.shorten(votes.documents);
     $("source").textContent = "";
     $("result").hidden = false;
     $("k").disabled = $("tau").disabled = !retrieves;
@@ -92,6 +93,7 @@ const explain = (() => {
     prompt.slice(-1).forEach((text) => fill(given, text));
     const hidesBos = prompt.length === 1 && /^<.*>$/.test(prompt[0]);
     state.spans = all.map((token, n) => tokens.span(n, token.text));
+    state.parts = tokens.markParts(state.spans, all.map((token) => token.text), prompt);
     $("passage").replaceChildren(...(hidesBos ? [] : [given]), ...state.spans);
   }
 
@@ -133,11 +135,20 @@ const explain = (() => {
       `Perplexity (lower is better): LM ${number(lmPerplexity)}, with the vote `,
       element("b", {}, number(perplexity)),
       `, ${sign}${(100 * Math.abs(ratio)).toFixed(1)} %. The vote ${verdict}`,
-      without >= 0 ? `, without ${votes.documents[without]}.` : ".",
+      without >= 0 ? `, without ${shortName(without)}.` : ".",
     );
     if (without >= 0 && !mixture.complete(votes.positions, state.settings)) {
       line.append(" About: at some tokens fewer neighbors are left than vote.");
     }
+  }
+
+  /** The name of a document as it is shown; its label tells the whole name. */
+  function shortName(n) {
+    return state.short.get(state.result.votes.documents[n]);
+  }
+
+  function documentLabel(n) {
+    return names.label(state.result.votes.documents[n], shortName(n));
   }
 
   function change(some) {
@@ -162,5 +173,7 @@ const explain = (() => {
     links.remember();
   }
 
-  return { state, TOP, ask, example, show, apply, change, choose };
+  return {
+    state, TOP, ask, example, show, apply, change, choose, shortName, documentLabel,
+  };
 })();

@@ -1,6 +1,6 @@
 /* The explorer begins here: what each control does, and what is behind the page. The other scripts
-   are one object each: page (elements), server, mixture (arithmetic), tokens (of a text), explain
-   and its lists and tokenPanel, compare, links. */
+   are one object each: page (elements), server, mixture (arithmetic), names (of documents), letters
+   and tokens (of a text), explain with its lists and tokenPanel, compare, links. */
 
 "use strict";
 

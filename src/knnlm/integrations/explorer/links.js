@@ -5,31 +5,61 @@
 const links = (() => {
   const { $, isFile } = page;
 
+  let view = "explain";
+
+  /** Put what is shown into the address. A view that is not shown leaves it alone. */
   function remember() {
+    const fields = view === "compare" ? compareFields() : explainFields();
+    if (fields) history.replaceState(null, "", `#${view}${fields.size ? `?${fields}` : ""}`);
+  }
+
+  function explainFields() {
     const { result, settings, chosen } = explain.state;
-    if (!result) return;
+    if (!result) return null;
     const { origin, settings: tuned, votes } = result;
     const fields = new URLSearchParams(origin);
     for (const key of ["lambda", "tau", "k"]) {
-      if (settings[key] !== tuned[key]) fields.set(key, settings[key]);
+      if (settings[key] !== (tuned[key] ?? 1)) fields.set(key, settings[key]);
     }
     if (settings.without >= 0) fields.set("without", votes.documents[settings.without]);
     fields.set("token", chosen);
-    history.replaceState(null, "", `#explain?${fields}`);
+    return fields;
   }
 
+  const compareFields = () => new URLSearchParams(compare.state.asked ?? {});
+
+  /** Show what the address says. */
   function open() {
-    const [view, query = ""] = location.hash.slice(1).split("?");
-    showView(view === "compare" ? "compare" : "explain");
+    const [name, query = ""] = location.hash.slice(1).split("?");
     const fields = new URLSearchParams(query);
+    showView(name === "compare" ? "compare" : "explain");
+    if (view === "compare") openCompare(fields);
+    else openExplain(fields);
+    remember();
+  }
+
+  function openExplain(fields) {
+    const { result, asking } = explain.state;
     const wanted = settingsOf(fields);
-    const text = fields.get("text");
-    if (text && !isFile) {
+    const text = isFile ? null : fields.get("text");
+    const example = fields.get("example");
+    const isShown = (key, value) => value && !asking && result?.origin[key] === value;
+    if (isShown("text", text) || isShown("example", example)) {
+      explain.apply(wanted);
+    } else if (text) {
       $("text").value = text;
       explain.ask(text, wanted);
-    } else if (!explain.state.result || fields.get("example")) {
-      explain.example(fields.get("example"), wanted);
+    } else if (example || !(result || asking)) {
+      explain.example(example, wanted);
     }
+  }
+
+  /** The form is filled in; the visitor decides whether the server writes. */
+  function openCompare(fields) {
+    const prompt = fields.get("prompt");
+    if (!prompt) return;
+    const length = Math.round(Number(fields.get("length")));
+    compare.prepare(prompt, length >= 1 ? Math.min(length, Number($("length").max)) : 40);
   }
 
   /** What a link asks for, as far as it makes sense. */
@@ -47,7 +77,8 @@ const links = (() => {
     return wanted;
   }
 
-  function showView(view) {
+  function showView(name) {
+    view = name;
     for (const each of ["explain", "compare"]) {
       $(each).hidden = each !== view;
       if (each === view) $(`tab-${each}`).setAttribute("aria-current", "page");

@@ -10,14 +10,13 @@ const lists = (() => {
   const LONGEST_LABEL = 60;
 
   const state = () => explain.state;
-  const documentName = (n) => state().result.votes.documents[n];
 
   /** The documents that can be left out. */
   function fillDocuments() {
     const options = state().result.votes.documents
-      .map((name, n) => [name, n])
-      .sort((a, b) => a[0].localeCompare(b[0]))
-      .map(([name, n]) => element("option", { value: n }, name));
+      .map((name, n) => ({ name, n, short: explain.shortName(n) }))
+      .sort((a, b) => a.short.localeCompare(b.short))
+      .map(({ name, n, short }) => element("option", { value: n, title: name }, short));
     $("without").replaceChildren(element("option", { value: -1 }, "none"), ...options);
   }
 
@@ -50,7 +49,7 @@ const lists = (() => {
     const label = text.length > LONGEST_LABEL ? text.slice(0, LONGEST_LABEL) + "…" : text;
     return element("li", {},
       button(label, () => explain.choose(run.start)),
-      ` follows ${documentName(run.document)} for ${run.length} tokens`);
+      " follows ", explain.documentLabel(run.document), ` for ${run.length} tokens`);
   }
 
   const retrievesItself = () => element("p", { class: "note" },
@@ -63,11 +62,11 @@ const lists = (() => {
     const count = result.tokens.length;
     const voting = mixture.documents(result.tokens, result.votes.positions, settings);
     const items = voting.slice(0, SHOWN_DOCUMENTS).map(([n, weight]) => element("li", {},
-      `${documentName(n)}: ${weight.toFixed(1)} of ${count} votes `,
+      explain.documentLabel(n), `: ${weight.toFixed(1)} of ${count} votes `,
       button("leave out", () => explain.change({ without: n }))));
     const { without } = settings;
     const back = without >= 0
-      ? [button(`take ${documentName(without)} back`, () => explain.change({ without: -1 }))]
+      ? [button(`take ${explain.shortName(without)} back`, () => explain.change({ without: -1 }))]
       : [];
     $("documents").replaceChildren(
       element("h2", {}, "Documents that voted for these tokens"),

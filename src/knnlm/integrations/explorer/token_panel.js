@@ -15,7 +15,10 @@ const tokenPanel = (() => {
     const { result, chosen, mixed } = state();
     const token = result.tokens[chosen];
     const { log, knn } = mixed.logs[chosen];
-    const parts = [...head(token, knn, log), verdict(log - token.lm_logprob)];
+    const parts = [
+      ...head(token, state().parts[chosen], knn, log),
+      verdict(log - token.lm_logprob),
+    ];
     if (result.retrieves) {
       const position = result.votes.positions[chosen];
       parts.push(
@@ -27,16 +30,26 @@ const tokenPanel = (() => {
     $("panel").replaceChildren(...parts);
   }
 
-  /** A token and its three probabilities. */
-  function head(token, knn, log) {
+  /** A token, which may be a part of a letter, and its three probabilities. */
+  function head(token, part, knn, log) {
     return [
-      element("div", { class: "chosen-token" }, `“${oneLine(token.text)}”`),
+      element("div", { class: "chosen-token" }, title(token.text, part)),
+      ...(part?.letter ? [spelling(part)] : []),
       element("div", { class: "bars" },
         ...bar("LM", Math.exp(token.lm_logprob)),
         ...bar("neighbors", knn),
         ...bar("mixed", Math.exp(log))),
     ];
   }
+
+  function title(text, part) {
+    if (text !== "") return `“${oneLine(text)}”`;
+    if (!part) return "a token without text";
+    return part.letter ? `part of “${part.letter}”` : "part of a letter";
+  }
+
+  const spelling = ({ letter, place, count }) => element("p", { class: "note" },
+    `The letter “${letter}” takes ${count} tokens; this is number ${place}.`);
 
   function verdict(gain) {
     const factor = number(Math.exp(Math.abs(gain)));
@@ -67,18 +80,20 @@ const tokenPanel = (() => {
   }
 
   function neighborItem(token, position, i, share) {
-    const { result, passages } = state();
+    const { passages } = state();
     const passage = passages.get(position.entries[i]);
     const id = position.distinct[position.which[i]];
     const text = passage?.text ?? textOf(id, token);
     const similarity = position.scores[i].toFixed(2).replace("-", "−");
-    const number_ = position.documents[i];
+    const document_ = position.documents[i];
     return element("li", {},
       snippet(passage?.before ?? "… ", text, passage?.after ?? "", id === token.id),
       element("div", { class: "bars" }, ...bar("vote", share)),
       element("div", { class: "from" },
-        element("span", {}, `${result.votes.documents[number_]}, similarity ${similarity}`),
-        button("leave out this document", () => explain.change({ without: number_ }))));
+        element("span", {}, explain.documentLabel(document_), `, similarity ${similarity}`),
+        button("leave out", () => explain.change({ without: document_ }), {
+          "aria-label": `leave out ${explain.shortName(document_)}`,
+        })));
   }
 
   async function fetchPassages(entries) {
@@ -101,13 +116,18 @@ const tokenPanel = (() => {
     const { lm, knn, mixed } =
       mixture.distributions(token, position, state().settings, explain.TOP);
     const item = ([id, p]) => element("li", id === token.id ? { class: "is-token" } : {},
-      element("span", {}, oneLine(textOf(id, token))),
+      tokenName(textOf(id, token), id),
       element("span", { class: "number" }, percent(p)));
     const list = (title, pairs) => element("div", {},
       element("h4", {}, title), element("ol", {}, ...pairs.map(item)));
     return element("div", { class: "tops" },
       element("h3", { class: "wide" }, "The likeliest tokens"),
       list("LM", lm), list("Neighbors", knn), list("Mixed", mixed));
+  }
+
+  function tokenName(text, id) {
+    if (!letters.isPiece(text)) return element("span", {}, oneLine(text));
+    return element("span", { title: `part of a letter, token ${id}` }, "·");
   }
 
   return { draw, head, snippet, SHOWN_NEIGHBORS };

@@ -10,8 +10,26 @@ const tokens = (() => {
     const made = element("span", {
       class: "token", role: "button", tabindex: "-1", "aria-pressed": "false", "data-n": n,
     });
-    if (!text.trim()) made.setAttribute("aria-label", "white space");
+    if (text === "") describe(made, "no text");
+    else if (!text.trim()) made.setAttribute("aria-label", "white space");
     return fill(made, text);
+  }
+
+  function describe(made, words) {
+    made.setAttribute("aria-label", words);
+    made.title = words;
+  }
+
+  /** Mark the tokens that are a part of a letter, which may begin in the texts before them; what
+      each is a part of. */
+  function markParts(spans, texts, before = []) {
+    const parts = letters.parts([...before, ...texts]).slice(before.length);
+    parts.forEach((part, n) => {
+      const isPart = part !== null && texts[n] === "";
+      spans[n].classList.toggle("part", isPart);
+      if (isPart) describe(spans[n], "part of a letter");
+    });
+    return parts;
   }
 
   function shade(made, gain) {
@@ -50,5 +68,5 @@ const tokens = (() => {
     });
   }
 
-  return { span, shade, press, listen };
+  return { span, markParts, shade, press, listen };
 })();
