@@ -4,7 +4,8 @@ import json
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect
 
 from knnlm.integrations.server.pages import FOLDER, explorer_files
 from tests.integrations.server import test_explorer
@@ -62,6 +63,22 @@ def test_a_letter_of_three_tokens_is_shown_once(page: Page, url: str) -> None:
     expect(page.locator("#passage")).not_to_contain_text("\ufffd")
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_parts_and_links_can_be_read_by_everyone(browser: Browser, url: str, scheme: Any) -> None:
+    context = browser.new_context(color_scheme=scheme, bypass_csp=True)
+    page = context.new_page()
+    answer = renamed(score(url), ["https://docs.example/3/page"])
+    for n, text in enumerate(["", "", "漢"], start=2):
+        answer["tokens"][n]["text"] = text
+        answer["tokens"][n]["lm_logprob"] = -20.0  # full color
+    answer_with(page, answer)
+    explain(page, url)
+    expect(page.locator("#panel .from a").first).to_be_visible()
+    violations = Axe().run(page).response["violations"]
+    context.close()
+    assert [v["id"] for v in violations if v["impact"] in ("serious", "critical")] == []
+
+
 def test_an_unfinished_letter_and_a_token_without_text(page: Page, url: str) -> None:
     answer = score(url)
     answer["tokens"][0]["text"], answer["tokens"][1]["text"] = "", "Hello"
@@ -77,7 +94,8 @@ def test_an_unfinished_letter_and_a_token_without_text(page: Page, url: str) -> 
 
 def test_parts_of_letters_in_a_continuation(page: Page, url: str) -> None:
     """Known once the letter is complete: the tokens come one by one."""
-    knn = {"id": 1, "logprob": -1.0, "lm_logprob": -2.0, "component_logprob": None, "neighbors": []}
+    logs = {"logprob": -1.0, "lm_logprob": -2.0, "component_logprob": None}
+    knn: dict[str, Any] = {"id": 1, **logs, "neighbors": []}
     events = [
         {"choices": [{"text": text, "finish_reason": None, "knn": [knn]}]}
         for text in (" a", "", "", "漢")

@@ -3,7 +3,7 @@
 "use strict";
 
 const compare = (() => {
-  const { $, element, say, fill, percent, visible } = page;
+  const { $, element, bar, say, fill, visible } = page;
 
   const nothing = () => ({ spans: [], tokens: [], parts: [], baseText: "", knnText: "" });
   const state = { asked: null, stop: null, model: null, ...nothing() };
@@ -93,9 +93,8 @@ const compare = (() => {
   function neighborItem({ before, text, after, is_target, document, weight }) {
     return element("li", {},
       tokenPanel.snippet(before, text, after, is_target),
-      element("div", { class: "from" },
-        element("span", {}, documentLabel(document)),
-        element("span", { class: "number" }, percent(weight))));
+      element("div", { class: "bars" }, ...bar("vote", weight)),
+      element("div", { class: "from" }, element("span", {}, documentLabel(document))));
   }
 
   return { state, prepare, ask, choose };

@@ -35,13 +35,14 @@ const explain = (() => {
 
   function example(name, wanted = {}) {
     state.asking?.abort();
-    const { examples, about } = EXAMPLES;
+    const { examples, about, source } = EXAMPLES;
     const chosen = examples.find((each) => each.name === name) ?? examples[0];
     if (!chosen) return;
     $("text").value = chosen.text;
     $("example").value = chosen.name;
     show(chosen.answer, { example: chosen.name }, wanted);
-    $("source").textContent = `${about} ${chosen.about}`;
+    const link = source ? [" Read on at ", names.label(source), "."] : [];
+    $("source").replaceChildren(`${about} ${chosen.about}`, ...link);
   }
 
   /** A component that retrieves nothing: there are no votes to show. */
@@ -138,7 +139,7 @@ const explain = (() => {
       without >= 0 ? `, without ${shortName(without)}.` : ".",
     );
     if (without >= 0 && !mixture.complete(votes.positions, state.settings)) {
-      line.append(" About: at some tokens fewer neighbors are left than vote.");
+      line.append(" This is approximate: at some tokens fewer than k neighbors are left.");
     }
   }
 

@@ -69,7 +69,7 @@ const lists = (() => {
       ? [button(`take ${explain.shortName(without)} back`, () => explain.change({ without: -1 }))]
       : [];
     $("documents").replaceChildren(
-      element("h2", {}, "Documents that voted for these tokens"),
+      element("h2", {}, "Documents that voted for these tokens (one vote a token)"),
       element("ul", {}, ...items), ...back);
   }
 

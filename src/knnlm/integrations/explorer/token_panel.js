@@ -84,7 +84,7 @@ const tokenPanel = (() => {
     const passage = passages.get(position.entries[i]);
     const id = position.distinct[position.which[i]];
     const text = passage?.text ?? textOf(id, token);
-    const similarity = position.scores[i].toFixed(2).replace("-", "−");
+    const similarity = signed(position.scores[i]);
     const document_ = position.documents[i];
     return element("li", {},
       snippet(passage?.before ?? "… ", text, passage?.after ?? "", id === token.id),
@@ -95,6 +95,9 @@ const tokenPanel = (() => {
           "aria-label": `leave out ${explain.shortName(document_)}`,
         })));
   }
+
+  /** With two digits and a minus sign; never −0.00. */
+  const signed = (score) => (score.toFixed(2) * 1 || 0).toFixed(2).replace("-", "−");
 
   async function fetchPassages(entries) {
     const { passages } = state();
