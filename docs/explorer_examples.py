@@ -1,10 +1,11 @@
 """Makes the explorer's examples: real texts, scored by a running server, in one file of a page.
 
     knnlm serve STORE --exact --port 8017 &
-    python docs/explorer_examples.py http://127.0.0.1:8017 "About the model and its text."
+    python docs/explorer_examples.py http://127.0.0.1:8017 "About the model and its text." SOURCE
 
 The texts are below: none of them is in the Python documentation, all speak of what it speaks of.
-Scores and log-probabilities are rounded; the page still gives P to three digits."""
+SOURCE is an address where a reader finds such documents: the page links to it. Scores and
+log-probabilities are rounded; the page still gives P to three digits."""
 
 import json
 import sys
@@ -19,7 +20,8 @@ TEXTS = {
         ".. method:: Box.pop(name)\n\n   Remove and return the item with the given name. Raises "
         ":exc:`KeyError` if\n   there is no such item.\n\n   .. versionchanged:: 3.9\n      Added "
         "the *default* parameter.\n",
-        "There is no class Box in it. The text was written for this page and gains more than most.",
+        "The documentation has no class Box. The text was written for this page and gains more "
+        "than most.",
     ),
     "Reading a CSV file": (
         "import csv\n\nwith open('eggs.csv', newline='') as csvfile:\n"
@@ -56,10 +58,11 @@ def example(url: str, name: str, text: str, about: str) -> dict[str, Any]:
     return {"name": name, "about": about, "text": text, "answer": answer}
 
 
-def main(url: str, about: str) -> None:
+def main(url: str, about: str, source: str) -> None:
     """Write the file."""
     examples = [example(url, name, *given) for name, given in TEXTS.items()]
-    made = json.dumps({"about": about, "examples": examples}, ensure_ascii=False)
+    page = {"about": about, "source": source, "examples": examples}
+    made = json.dumps(page, ensure_ascii=False)
     # what could end a script early is escaped; JSON is JavaScript otherwise
     made = made.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
     FILE.write_text(f"const EXAMPLES = {made};\n", encoding="utf-8")

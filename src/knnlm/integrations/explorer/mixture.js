@@ -89,6 +89,21 @@ const mixture = (() => {
     return { logs, lmPerplexity: Math.exp(-lm / count), perplexity: Math.exp(-log / count) };
   }
 
+  /** The same for a component without votes: its own probability of each token is given. */
+  function given(tokens, lambda) {
+    let lm = 0;
+    let log = 0;
+    const logs = tokens.map((token) => {
+      const knn = token.component_logprob === null ? 0 : Math.exp(token.component_logprob);
+      const one = { knn, log: mixed(token.lm_logprob, knn, lambda) };
+      lm += token.lm_logprob;
+      log += one.log;
+      return one;
+    });
+    const count = Math.max(1, tokens.length);
+    return { logs, lmPerplexity: Math.exp(-lm / count), perplexity: Math.exp(-log / count) };
+  }
+
   /** Runs of tokens that neighbors of one document predict one after the other: entry e, then
       e + 1, and so on. The longest first; a token belongs to one run. */
   function runs(tokens, positions, settings, shortest) {
@@ -155,7 +170,9 @@ const mixture = (() => {
     });
   }
 
-  return { voters, weights, tokenProbability, distributions, text, runs, documents, complete };
+  return {
+    voters, weights, tokenProbability, distributions, text, given, runs, documents, complete,
+  };
 })();
 
 if (typeof module !== "undefined") module.exports = mixture;

@@ -1,0 +1,101 @@
+/* Two continuations of one beginning: by the LM alone, and with its neighbors. */
+
+"use strict";
+
+const compare = (() => {
+  const { $, element, bar, say, fill, visible } = page;
+
+  const nothing = () => ({ spans: [], tokens: [], parts: [], baseText: "", knnText: "" });
+  const state = { asked: null, stop: null, model: null, ...nothing() };
+
+  /** Fill in the form, unless it is what was asked last. */
+  function prepare(prompt, length) {
+    const { asked } = state;
+    if (asked?.prompt === prompt && asked.length === length) return;
+    state.stop?.abort();
+    Object.assign(state, { asked: { prompt, length }, ...nothing() });
+    $("prompt").value = prompt;
+    $("length").value = length;
+    for (const id of ["base-text", "knn-text", "compare-panel"]) $(id).replaceChildren();
+    if (!$("prompt").disabled) say("compare-status", "");
+  }
+
+  async function ask(prompt, length) {
+    state.stop?.abort();
+    const stop = new AbortController();
+    Object.assign(state, { asked: { prompt, length }, stop, ...nothing() });
+    links.remember();
+    $("continue-go").disabled = true;
+    say("compare-status", "Writing …");
+    $("compare-panel").replaceChildren();
+    for (const id of ["base-text", "knn-text"]) {
+      $(id).replaceChildren(fill(element("span", { class: "given" }), prompt));
+    }
+    try {
+      await write({ prompt, max_tokens: length, temperature: 0, stream: true }, stop.signal);
+      const told = state.baseText === state.knnText ? "Both wrote the same. " : "";
+      say("compare-status", `${told}Choose a token of the second text to see where it comes from.`);
+    } catch (error) {
+      stop.abort();
+      server.tellError("compare-status", error, () => ask(prompt, length));
+    } finally {
+      if (state.stop === stop) $("continue-go").disabled = false;
+    }
+  }
+
+  async function write(request, signal) {
+    state.model ??= (await (await server.ask("api/info")).json()).model;
+    const base = { ...request, model: `${state.model}:base` };
+    const sources = { sources: tokenPanel.SHOWN_NEIGHBORS };
+    const knn = { ...request, model: state.model, knn: sources };
+    await Promise.all([
+      server.stream(base, signal, addBase),
+      server.stream(knn, signal, add),
+    ]);
+  }
+
+  function addBase({ text }) {
+    state.baseText += text;
+    $("base-text").append(visible(text));
+  }
+
+  /** One more token of the continuation with neighbors. */
+  function add(choice) {
+    state.knnText += choice.text;
+    const token = choice.knn?.[0];
+    if (!token) return void $("knn-text").append(visible(choice.text));
+    if (choice.text === "" && choice.finish_reason) return;
+    const span = tokens.span(state.tokens.length, choice.text);
+    if (!state.tokens.length) span.tabIndex = 0;
+    tokens.shade(span, token.logprob - token.lm_logprob);
+    state.tokens.push({ ...token, text: choice.text });
+    state.spans.push(span);
+    state.parts = tokens.markParts(state.spans, state.tokens.map(({ text }) => text));
+    $("knn-text").append(span);
+  }
+
+  function choose(n) {
+    const at = tokens.press(state.spans, n);
+    const token = state.tokens[at];
+    const knn = token.component_logprob === null ? 0 : Math.exp(token.component_logprob);
+    $("compare-panel").replaceChildren(
+      ...tokenPanel.head(token, state.parts[at], knn, token.logprob),
+      element("h3", {}, "The nearest stored contexts"),
+      element("ol", { class: "neighbors" }, ...token.neighbors.map(neighborItem)));
+  }
+
+  /** Names as short as those of all tokens together allow. */
+  function documentLabel(name) {
+    const all = state.tokens.flatMap((token) => token.neighbors.map((each) => each.document));
+    return names.label(name, names.shorten(all).get(name));
+  }
+
+  function neighborItem({ before, text, after, is_target, document, weight }) {
+    return element("li", {},
+      tokenPanel.snippet(before, text, after, is_target),
+      element("div", { class: "bars" }, ...bar("vote", weight)),
+      element("div", { class: "from" }, element("span", {}, documentLabel(document))));
+  }
+
+  return { state, prepare, ask, choose };
+})();
