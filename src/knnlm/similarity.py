@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from knnlm.datastore import Column
 from knnlm.errors import unknown
-from knnlm.tensors import as_float32
 
 Metric = Literal["l2", "ip"]
 METRICS: tuple[Metric, ...] = get_args(Metric)
@@ -55,6 +54,17 @@ def from_distance(metric: Metric, values: NDArray[np.float32]) -> NDArray[np.flo
             return values
         case _:
             assert_never(metric)
+
+
+def as_float32(values: NDArray[Any]) -> NDArray[np.float32]:
+    """Numbers in fp32. From fp16 torch converts many times faster than NumPy."""
+    if values.dtype != np.float16:
+        return values.astype(np.float32)
+    import torch  # not at the top: reading results needs similarities, and no torch
+
+    writable = values if values.flags.writeable else values.copy()
+    converted: NDArray[np.float32] = torch.from_numpy(writable).float().numpy()
+    return converted
 
 
 def longest_state(keys: Column) -> float:

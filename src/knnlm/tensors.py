@@ -1,4 +1,4 @@
-"""Tensors on disk, never pickled, and numbers of one type as those of another."""
+"""Tensors and a JSON note in one safetensors file, replaced in one step; never pickle."""
 
 import contextlib
 import json
@@ -7,23 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import safetensors
 import safetensors.torch
 import torch
-from numpy.typing import NDArray
 
 from knnlm.errors import DamagedError
 from knnlm.files import explain_os_errors, write_bytes
-
-
-def as_float32(values: NDArray[Any]) -> NDArray[np.float32]:
-    """Numbers in fp32. From fp16 torch converts many times faster than NumPy."""
-    if values.dtype != np.float16:
-        return values.astype(np.float32)
-    writable = values if values.flags.writeable else values.copy()
-    converted: NDArray[np.float32] = torch.from_numpy(writable).float().numpy()
-    return converted
 
 
 def save_tensors(path: Path, tensors: dict[str, torch.Tensor], note: dict[str, Any]) -> None:

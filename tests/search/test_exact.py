@@ -1,6 +1,8 @@
 """Exact search where it is hard: many duplicates, blocks smaller than the datastore, a large common
 part, odd k."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -22,7 +24,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("count", [1, 6, 20])  # few are scanned, many multiplied
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
 def test_thousands_of_duplicates_at_the_edge_are_ordered_by_id(
-    metric: Metric, count: int, dtype: type
+    metric: Metric, count: int, dtype: type[np.floating[Any]]
 ) -> None:
     rng = np.random.default_rng(0)
     different = rng.standard_normal((5, 8)).astype(dtype)

@@ -26,8 +26,13 @@ from knnlm.ranges import check_k
 from knnlm.search.faiss_index import faiss_metric
 from knnlm.search.neighbors import Neighbors, merge, pack, top_k, top_k_packed, unpack
 from knnlm.search.scan import can_scan, scan, scan_above
-from knnlm.similarity import Metric, from_distance, longest_state, score_entries
-from knnlm.tensors import as_float32
+from knnlm.similarity import (
+    Metric,
+    as_float32,
+    from_distance,
+    longest_state,
+    score_entries,
+)
 
 BLOCK_BYTES = 1 << 28
 _EXTRA_CANDIDATES = 16

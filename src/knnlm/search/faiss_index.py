@@ -18,8 +18,7 @@ from knnlm.datastore import Column
 from knnlm.errors import KnnlmError, UsageError
 from knnlm.files import commit_file, explain_os_errors
 from knnlm.progress import ProgressBar, log
-from knnlm.similarity import Metric
-from knnlm.tensors import as_float32
+from knnlm.similarity import Metric, as_float32
 
 TRAINED_FILE = "trained.faiss"
 _ADDED_AT_ONCE = 1 << 16
