@@ -18,6 +18,7 @@ from .naming import text_as_json as text_as_json
 from .naming import text_from_json as text_from_json
 from .pieces import TextPieces as TextPieces
 from .pieces import token_texts as token_texts
+from .pieces import without_half_a_letter as without_half_a_letter
 from .portions import Excerpts as Excerpts
 from .portions import FirstDocuments as FirstDocuments
 from .portions import HeldOut as HeldOut

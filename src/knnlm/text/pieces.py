@@ -5,7 +5,8 @@ from typing import Any
 
 from knnlm.text.tokenizer import CONTEXT_TOKENS_KEPT, decode_continuation
 
-_HALF_A_LETTER = "\N{REPLACEMENT CHARACTER}"
+HALF_A_LETTER = "\N{REPLACEMENT CHARACTER}"
+_BYTES_OF_A_LETTER = 4  # in UTF-8, at most; a token has at least one
 
 
 class TextPieces:
@@ -18,16 +19,23 @@ class TextPieces:
         tokenizer: A Hugging Face tokenizer.
         prompt: The tokens before the first new one.
         special: Show special tokens too.
+        whole: Whether the reader has all of the prompt's text; else half a letter at its end was
+            held back, and is handed out here.
     """
 
-    def __init__(self, tokenizer: Any, prompt: Sequence[int], special: bool = False) -> None:
+    def __init__(
+        self, tokenizer: Any, prompt: Sequence[int], special: bool = False, whole: bool = True
+    ) -> None:
         self._tokenizer, self._special = tokenizer, special
         self._ids = list(prompt[-CONTEXT_TOKENS_KEPT:])
-        self._shown = len(self._decoded().rstrip(_HALF_A_LETTER))
+        self._held = 0  # tokens since there was something certain
+        shown = self._decoded()
+        self._shown = shown if whole else without_half_a_letter(shown)
 
     def add(self, *tokens: int) -> str:
         """Take tokens and return the text that became certain, often "" for a part of a letter."""
         self._ids += tokens
+        self._held += len(tokens)
         return self._new(final=False)
 
     def end(self) -> str:
@@ -39,13 +47,28 @@ class TextPieces:
 
     def _new(self, final: bool) -> str:
         text = self._decoded()
-        if len(text) <= self._shown or (not final and text.endswith(_HALF_A_LETTER)):
-            return ""
-        piece, self._shown = text[self._shown :], len(text)
-        if len(self._ids) > 4 * CONTEXT_TOKENS_KEPT:  # a long text is not decoded again and again
-            self._ids = self._ids[-CONTEXT_TOKENS_KEPT:]
-            self._shown = len(self._decoded())
+        complete = self._held >= _BYTES_OF_A_LETTER  # so these tokens are not one letter's
+        if not (final or complete):
+            text = without_half_a_letter(text)
+        # A new token may complete the letter that was shown as a half one; nothing else changes.
+        start = len(self._shown.rstrip(HALF_A_LETTER))
+        while start < len(self._shown) and self._shown[start] == text[start : start + 1]:
+            start += 1
+        piece = text[start:]
+        if piece or complete:
+            self._shown, self._held = text, 0
+            if len(self._ids) > 4 * CONTEXT_TOKENS_KEPT:  # or all is decoded again and again
+                held = len(self._decoded()) - len(text)
+                self._ids = self._ids[-CONTEXT_TOKENS_KEPT:]
+                self._shown = self._decoded()
+                self._shown = self._shown[: len(self._shown) - held]
         return piece
+
+
+def without_half_a_letter(text: str) -> str:
+    """A text without the bytes at its end that may become a letter."""
+    certain = text.rstrip(HALF_A_LETTER)
+    return text[: max(len(certain), len(text) - _BYTES_OF_A_LETTER + 1)]
 
 
 def token_texts(tokenizer: Any, tokens: Sequence[int], before: Sequence[int] = ()) -> list[str]:

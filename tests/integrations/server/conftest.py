@@ -16,6 +16,7 @@ import uvicorn
 
 from knnlm import KNNLM, Datastore
 from knnlm.integrations.server.app import ServerOptions, build_app
+from knnlm.integrations.server.connections import uvicorn_config
 from knnlm.integrations.server.engine import Capacity
 from knnlm.integrations.server.guards import LOOPBACK
 from knnlm.integrations.server.predictor import Predictor
@@ -76,11 +77,11 @@ def predictor(knnlm_model: KNNLM) -> Iterator[Predictor]:
 
 
 @contextmanager
-def running(app: Any) -> Iterator[str]:
+def running(app: Any, patience: float = 30) -> Iterator[str]:
     """An app behind a server on a free port; the address."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
-        server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on"))
+        server = uvicorn.Server(uvicorn_config(app, patience))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         while not server.started:
@@ -102,7 +103,12 @@ def options(**fields: Any) -> ServerOptions:
 @pytest.fixture(scope="session")
 def start(knnlm_model: KNNLM) -> Callable[..., Any]:
     """Starts a server with options of its own."""
-    return lambda **fields: running(build_app(knnlm_model, options(**fields)))
+
+    def started(**fields: Any) -> Any:
+        chosen = options(**fields)
+        return running(build_app(knnlm_model, chosen), chosen.patience)
+
+    return started
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,11 @@ from typing import Any
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
 
 from knnlm import KNNLM
 from tests.conftest import prose
@@ -84,6 +89,7 @@ def test_the_schema_is_complete(url: str) -> None:
         "/v1/completions",
         "/v1/chat/completions",
         "/v1/models",
+        "/v1/models/{name}",
         "/api/score",
         "/api/entries",
         "/api/info",
@@ -93,6 +99,7 @@ def test_the_schema_is_complete(url: str) -> None:
     for path, operations in schema["paths"].items():
         for operation in operations.values():
             assert "422" not in operation["responses"], path
+            assert operation["responses"]["200"]["content"], path
             assert operation.get("description") or operation.get("summary"), path
     fields = schema["components"]["schemas"]["CompletionRequest"]["properties"]
     assert {"prompt", "knn", "logprobs", "echo", "stop", "seed", "n"} <= set(fields)
@@ -114,6 +121,12 @@ def test_generated_requests_break_nothing(url: str) -> None:
             response = case.call(timeout=60)
             statuses[response.status_code] += 1
             assert response.status_code < 500 or response.status_code == 503, case.body
+            checks = [
+                status_code_conformance,
+                content_type_conformance,
+                response_schema_conformance,
+            ]
+            case.validate_response(response, checks=checks)
 
         one()
     assert statuses[200] > REQUESTS // 2

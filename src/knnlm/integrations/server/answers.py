@@ -1,5 +1,6 @@
 """The answers of /v1/completions and /v1/chat/completions, whole or piece by piece."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
@@ -7,22 +8,20 @@ import orjson
 
 from knnlm.errors import UsageError
 from knnlm.integrations.server.completions import (
-    LogprobsBuilder,
-    Prompt,
     Running,
     Served,
     choosing_of,
     echoed,
     identity,
-    merged,
     prompts_of,
     sources_json,
     used,
 )
-from knnlm.integrations.server.continuation import NewText, TokenLogs
+from knnlm.integrations.server.continuation import NewText
+from knnlm.integrations.server.logprobs import ChatLogprobs, CompletionLogprobs, Prompt, merged
 from knnlm.integrations.server.predictor import Mixing
 from knnlm.integrations.server.schemas import ChatRequest, CompletionRequest, GeneratingRequest
-from knnlm.text import decode_continuation, encode_messages
+from knnlm.text import encode_messages
 
 _CHAT_TOKENS = 256  # of an answer, if the request does not say
 DONE = b"data: [DONE]\n\n"
@@ -74,13 +73,14 @@ class Answering:
                     self.running.add(
                         prompt=prompt.tokens,
                         mixing=mixing,
-                        choosing=choosing_of(request, choice, served.predictor),
+                        choosing=choosing_of(request, number, choice, served.predictor),
                         max_tokens=max_tokens[number],
                         stops=request.stops,
                         ends=served.ends,
                         top=top,
                         sources=request.knn.sources > 0,
                         tokenizer=tokenizer,
+                        whole=prompt.whole,
                     )
         self.builders = [
             shape.builder(served, prompts[index // request.n], echo is not None)
@@ -103,20 +103,25 @@ class Answering:
 
     async def stream(self) -> AsyncIterator[bytes]:
         """Choices as they grow, as server-sent events."""
-        head = {**self.head, "object": self.shape.chunk_object}
+        head: dict[str, Any] = {**self.head, "object": self.shape.chunk_object}
+        options = self.request.stream_options
+        says_usage = options is not None and options.include_usage
+        if says_usage:
+            head["usage"] = None
         begun: set[int] = set()
         if self.echo is not None:
             for index in range(len(self.prompts) * self.request.n):
                 begun.add(index)
                 piece = self.echo[index // self.request.n]
+                if index not in self.indexes:  # nothing is added to it
+                    piece = piece._replace(finish="length")
                 yield sse({**head, "choices": [self.shape.part(index, piece, True)]})
         async for index, piece in self._pieces():
             if piece.text or piece.finish or piece.logprobs or piece.knn:
                 part = self.shape.part(index, piece, index not in begun)
                 begun.add(index)
                 yield sse({**head, "choices": [part]})
-        options = self.request.stream_options
-        if options is not None and options.include_usage:
+        if says_usage:
             yield sse({**head, "choices": [], "usage": self.usage()})
         yield DONE
 
@@ -129,12 +134,13 @@ class Answering:
             new = event.new
             assert isinstance(new, NewText)
             yield self.indexes[event.choice], self._piece(event.choice, new)
+            await asyncio.sleep(0)  # an answer with many sources must not hold up the others
 
     def _piece(self, choice: int, new: NewText) -> Piece:
         logs, knn = new.logs, None
         logprobs = None
         if logs is not None and self.top is not None:
-            logprobs = self.builders[choice].new(logs)
+            logprobs = self.builders[choice].new(logs, new.finish is not None)
         if logs is not None and self.request.knn.sources:
             knn = [sources_json(self.served, logs, self.mixing.tau, self.request.knn.sources)]
         return Piece(new.text, logprobs, knn, new.finish)
@@ -160,10 +166,10 @@ class Completions:
 
     kind, chunk_object = "cmpl", "text_completion"
 
-    def builder(self, served: Served, prompt: Prompt, echo: bool) -> "LogprobsBuilder":
+    def builder(self, served: Served, prompt: Prompt, echo: bool) -> CompletionLogprobs:
         """What makes the logprobs of a choice."""
         offset = len(prompt.text) if echo else 0
-        return LogprobsBuilder(served.predictor.tokenizer, prompt.tokens, offset)
+        return CompletionLogprobs(served.predictor.tokenizer, prompt.tokens, offset, prompt.whole)
 
     def whole(self, index: int, piece: Piece) -> dict[str, Any]:
         """A choice."""
@@ -184,32 +190,14 @@ class Completions:
         return merged(parts)
 
 
-class _ChatBuilder:
-    """The logprobs of a chat: one object for each token."""
-
-    def __init__(self, tokenizer: Any, prompt: Prompt) -> None:
-        self.tokenizer, self.before = tokenizer, list(prompt.tokens)
-
-    def new(self, logs: TokenLogs) -> dict[str, Any]:
-        """Those of one new token."""
-        top = [self._named(token, log) for token, log in logs.top]
-        named = {**self._named(logs.token, logs.logprob), "top_logprobs": top}
-        self.before.append(logs.token)
-        return {"content": [named]}
-
-    def _named(self, token: int, log: float) -> dict[str, Any]:
-        text = decode_continuation(self.tokenizer, self.before, [token], special=True)
-        return {"token": text, "logprob": max(log, -9999.0), "bytes": list(text.encode())}
-
-
 class Chat:
     """The words of /v1/chat/completions."""
 
     kind, chunk_object = "chatcmpl", "chat.completion.chunk"
 
-    def builder(self, served: Served, prompt: Prompt, echo: bool) -> _ChatBuilder:
+    def builder(self, served: Served, prompt: Prompt, echo: bool) -> ChatLogprobs:
         """What makes the logprobs of a choice."""
-        return _ChatBuilder(served.predictor.tokenizer, prompt)
+        return ChatLogprobs(served.predictor.tokenizer, prompt.tokens)
 
     def whole(self, index: int, piece: Piece) -> dict[str, Any]:
         """A choice."""
@@ -248,7 +236,7 @@ async def answer_completion(served: Served, request: CompletionRequest) -> Answe
     if not request.max_tokens and not request.echo:
         raise UsageError("max_tokens is 0: ask for at least 1, or for echo")
     mixing = served.mixing(request.model, request.knn)
-    prompts = prompts_of(request, served.predictor)
+    prompts = await asyncio.to_thread(prompts_of, request, served.predictor)
     if len(prompts) * request.n > (most := served.engine.capacity.total):
         raise UsageError(f"a request may ask for {most} texts at most: send fewer prompts at once")
     room = [served.room(len(prompt.tokens), request.max_tokens, 16) for prompt in prompts]
@@ -275,7 +263,8 @@ async def answer_chat(served: Served, request: ChatRequest) -> Answering:
         raise UsageError("this model has no chat template: use /v1/completions")
     mixing = served.mixing(request.model, request.knn)
     messages = [{"role": m.role, "content": m.text} for m in request.messages]
-    prompt = Prompt(encode_messages(served.predictor.tokenizer, messages), "")
+    tokens = await asyncio.to_thread(encode_messages, served.predictor.tokenizer, messages)
+    prompt = Prompt(tokens, "")
     wanted = request.max_completion_tokens or request.max_tokens
     room = served.room(len(prompt.tokens), wanted, _CHAT_TOKENS)
     top = (request.top_logprobs or 0) if request.logprobs else None

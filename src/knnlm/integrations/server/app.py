@@ -13,27 +13,32 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import orjson
 from fastapi import FastAPI, Request
-from fastapi.responses import Response, StreamingResponse
+from fastapi.responses import Response
 
 from knnlm.api import KNNLM
-from knnlm.errors import KnnlmError, UsageError
+from knnlm.errors import UsageError
 from knnlm.files import finite
-from knnlm.integrations.server.answers import Answering, answer_chat, answer_completion, sse
-from knnlm.integrations.server.completions import Served
-from knnlm.integrations.server.engine import Capacity, Engine, ShuttingDown, TooBusy
-from knnlm.integrations.server.errors import (
-    ERRORS,
-    ClientGone,
-    add_errors,
-    document_errors,
-    error_of,
+from knnlm.integrations.server.answer_schemas import (
+    ChatAnswer,
+    CompletionAnswer,
+    HealthAnswer,
+    InfoAnswer,
+    Model,
+    ModelsAnswer,
+    PassagesAnswer,
+    ScoreAnswer,
 )
-from knnlm.integrations.server.guards import Guard
+from knnlm.integrations.server.answers import answer_chat, answer_completion
+from knnlm.integrations.server.completions import NotFound, Served
+from knnlm.integrations.server.documenting import ERRORS, STREAM, TEXT, answers, complete_schema
+from knnlm.integrations.server.engine import Capacity, Engine, ShuttingDown
+from knnlm.integrations.server.errors import add_errors
+from knnlm.integrations.server.guards import LOOPBACK, Guard
 from knnlm.integrations.server.metrics import Metrics
 from knnlm.integrations.server.pages import explorer_files, page_file
-from knnlm.integrations.server.predictor import Predictor
+from knnlm.integrations.server.predictor import Mixing, Predictor
+from knnlm.integrations.server.responding import respond, watched
 from knnlm.integrations.server.schemas import (
     ChatRequest,
     CompletionRequest,
@@ -55,20 +60,22 @@ class ServerOptions:
     Attributes:
         name: The model's name in the API.
         token: The bearer token; None asks for none.
-        hosts: Names in the Host header that are answered; None answers all.
+        hosts: Names in the Host header that are answered, besides addresses.
         capacity: How much is done at once.
         most_bytes: Of a request.
         most_scored: Tokens of a text that /api/score answers about.
+        most_votes: Votes that it returns; each takes about 60 bytes.
         patience: Seconds for a client to send its request, and to take each part of the answer.
         log_texts: Whether prompts and texts may be in the log.
     """
 
     name: str
     token: str | None = None
-    hosts: frozenset[str] | None = None
+    hosts: frozenset[str] = frozenset(LOOPBACK)
     capacity: Capacity = field(default_factory=Capacity)
     most_bytes: int = 1 << 20
     most_scored: int = 2048
+    most_votes: int = 1 << 20
     patience: float = 30.0
     log_texts: bool = False
 
@@ -118,7 +125,7 @@ def build_app(knnlm: KNNLM, options: ServerOptions) -> Server:
     metrics = Metrics(engine, _add_routes(app, served, options))
     app.state.metrics, app.state.engine = metrics, engine
     add_errors(app)
-    document_errors(app)
+    complete_schema(app, options.token is not None)
     guard = Guard(
         app=app,
         token=options.token,
@@ -142,42 +149,49 @@ def _add_routes(app: FastAPI, served: Served, options: ServerOptions) -> frozens
 def _add_openai(app: FastAPI, served: Served, options: ServerOptions) -> None:
     began = int(time.time())
 
-    @app.post("/v1/completions", responses=ERRORS)
+    def count(read: int, written: int) -> None:
+        app.state.metrics.count_tokens(read, written)
+
+    def described(name: str) -> dict[str, Any]:
+        return {"id": name, "object": "model", "created": began, "owned_by": "knnlm"}
+
+    @app.post("/v1/completions", responses=answers(CompletionAnswer, STREAM))
     async def completions(request: Request, body: CompletionRequest) -> Response:
         """Continue a text."""
         if options.log_texts:
             log.info(f"completion of {body.prompt!r}")
-        return await _answer(app, request, lambda: answer_completion(served, body), body.stream)
+        return await respond(request, lambda: answer_completion(served, body), body.stream, count)
 
-    @app.post("/v1/chat/completions", responses=ERRORS)
+    @app.post("/v1/chat/completions", responses=answers(ChatAnswer, STREAM))
     async def chat(request: Request, body: ChatRequest) -> Response:
         """Answer a conversation."""
         if options.log_texts:
             log.info(f"answer to {[message.text for message in body.messages]!r}")
-        return await _answer(app, request, lambda: answer_chat(served, body), body.stream)
+        return await respond(request, lambda: answer_chat(served, body), body.stream, count)
 
-    @app.get("/v1/models", responses=ERRORS)
+    @app.get("/v1/models", responses=answers(ModelsAnswer))
     async def models() -> dict[str, Any]:
         """What can be asked for as `model`."""
-        return {
-            "object": "list",
-            "data": [
-                {"id": name, "object": "model", "created": began, "owned_by": "knnlm"}
-                for name in served.names
-            ],
-        }
+        return {"object": "list", "data": [described(name) for name in served.names]}
+
+    @app.get("/v1/models/{name}", responses=answers(Model))
+    async def model(name: str) -> dict[str, Any]:
+        """One of them."""
+        if name not in served.names:
+            raise NotFound(f"there is no model {name[:200]!r} here: see /v1/models")
+        return described(name)
 
 
 def _add_scoring(app: FastAPI, served: Served, options: ServerOptions) -> None:
     predictor, engine = served.predictor, served.engine
 
-    @app.post("/api/score", responses=ERRORS)
+    @app.post("/api/score", responses=answers(ScoreAnswer))
     async def score_text(request: Request, body: ScoreRequest) -> Response:
         """A text token by token: p_LM, p_kNN, P, and the neighbors that voted."""
         if (body.text is None) == (body.tokens is None):
             raise UsageError("give either a text or its tokens")
         mixing = served.mixing(None, body.knn)
-        tokens = _tokens(predictor, body)
+        tokens = await asyncio.to_thread(_tokens, predictor, body)
         if len(tokens) - 1 > options.most_scored:
             raise UsageError(
                 f"the text has {len(tokens):,} tokens, and {options.most_scored:,} are scored at "
@@ -185,14 +199,16 @@ def _add_scoring(app: FastAPI, served: Served, options: ServerOptions) -> None:
             )
         if body.start >= len(tokens):
             raise UsageError("there is nothing to score: give a text of two tokens or more")
+        if body.votes:
+            _check_votes(len(tokens) - body.start, mixing, options.most_votes)
         if options.log_texts:
             log.info(f"score of {body.text if body.text is not None else body.tokens!r}")
         asked = Scoring(body.start, body.neighbors, body.top, body.votes)
         future = engine.call(score(predictor, tokens, mixing, asked))
-        async with _watched(request):
+        async with watched(request):
             return Response(await asyncio.wrap_future(future), media_type="application/json")
 
-    @app.post("/api/entries", responses=ERRORS)
+    @app.post("/api/entries", responses=answers(PassagesAnswer))
     async def entries(body: EntriesRequest) -> dict[str, Any]:
         """The passages of some entries of the datastore."""
         if max(body.entries) >= predictor.entries.count:
@@ -204,7 +220,7 @@ def _add_scoring(app: FastAPI, served: Served, options: ServerOptions) -> None:
 def _add_information(app: FastAPI, served: Served, options: ServerOptions) -> None:
     predictor, engine = served.predictor, served.engine
 
-    @app.get("/api/info", responses=ERRORS)
+    @app.get("/api/info", responses=answers(InfoAnswer))
     async def info() -> dict[str, Any]:
         """What is served."""
         store = predictor.entries
@@ -224,14 +240,15 @@ def _add_information(app: FastAPI, served: Served, options: ServerOptions) -> No
             }
         )
 
-    @app.get("/healthz", responses={503: ERRORS[503]})
+    @app.head("/healthz", include_in_schema=False)
+    @app.get("/healthz", responses={200: {"model": HealthAnswer}, 503: ERRORS[503]})
     async def healthz() -> Response:
         """Whether the server takes requests."""
         if engine.closing:
             raise ShuttingDown
         return Response('{"status":"ok"}', media_type="application/json")
 
-    @app.get("/metrics", responses=ERRORS)
+    @app.get("/metrics", responses={**ERRORS, 200: TEXT})
     async def metrics() -> Response:
         """Counters for Prometheus."""
         return Response(app.state.metrics.page(), media_type="text/plain; version=0.0.4")
@@ -246,69 +263,12 @@ def _tokens(predictor: Predictor, body: ScoreRequest) -> list[int]:
     return body.tokens
 
 
-async def _answer(
-    app: FastAPI,
-    request: Request,
-    begin: Callable[[], Awaitable[Answering]],
-    stream: bool,
-) -> Response:
-    async with _watched(request):
-        answering = await begin()
-    if stream:
-        return StreamingResponse(_until_the_end(app, answering), media_type="text/event-stream")
-    try:
-        async with _watched(request):
-            whole = await answering.whole()
-    finally:
-        answering.close()
-    app.state.metrics.count_tokens(
-        whole["usage"]["prompt_tokens"], whole["usage"]["completion_tokens"]
-    )
-    return Response(orjson.dumps(whole), media_type="application/json")
-
-
-async def _until_the_end(app: FastAPI, answering: Answering) -> AsyncIterator[bytes]:
-    """A stream; when the client goes away, its texts go too."""
-    try:
-        async for event in answering.stream():
-            yield event
-        used = answering.usage()
-        app.state.metrics.count_tokens(used["prompt_tokens"], used["completion_tokens"])
-    except (KnnlmError, TooBusy, ShuttingDown) as error:
-        status, body = error_of(error)
-        yield sse({**body, "status": status})
-    finally:
-        answering.close()
-
-
-@asynccontextmanager
-async def _watched(request: Request) -> AsyncIterator[None]:
-    """Give up what is awaited as soon as its client has gone.
-
-    Raises:
-        ClientGone: It has.
-    """
-    task, gone = asyncio.current_task(), False
-
-    async def watch() -> None:
-        nonlocal gone
-        while (await request.receive())["type"] != "http.disconnect":
-            pass
-        gone = True
-        if task is not None:
-            task.cancel()
-
-    watching = asyncio.create_task(watch())
-    try:
-        yield
-    except asyncio.CancelledError:
-        if not gone:
-            raise
-        if task is not None:
-            task.uncancel()
-        raise ClientGone from None
-    finally:
-        watching.cancel()
+def _check_votes(count: int, mixing: Mixing, most: int) -> None:
+    if mixing.k is not None and count * mixing.k > most:
+        raise UsageError(
+            f"{count:,} tokens with {mixing.k:,} votes each are too many to return: score at most "
+            f"{most // mixing.k:,} tokens, or give a smaller k"
+        )
 
 
 def _ends(predictor: Predictor) -> frozenset[int]:

@@ -3,19 +3,22 @@
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from knnlm.errors import UsageError
 from knnlm.files import finite
 from knnlm.integrations.server.continuation import Choosing, Continuation, NewText, TokenLogs
 from knnlm.integrations.server.engine import Engine
+from knnlm.integrations.server.logprobs import CompletionLogprobs, Prompt
 from knnlm.integrations.server.predictor import Mixing, Predictor
-from knnlm.integrations.server.schemas import CompletionRequest, GeneratingRequest, KNNField
+from knnlm.integrations.server.schemas import CompletionRequest, GeneratingRequest, Settings
 from knnlm.integrations.server.scoring import prompt_logs
 from knnlm.integrations.server.sources import described
-from knnlm.text import TextPieces, decode_continuation
+from knnlm.text import decode_continuation, without_half_a_letter
 
 
 class NotFound(UsageError):
@@ -43,7 +46,7 @@ class Served:
         """The kNN-LM's and the base LM's."""
         return self.name, f"{self.name}:base"
 
-    def mixing(self, model: str | None, knn: KNNField) -> Mixing:
+    def mixing(self, model: str | None, knn: Settings) -> Mixing:
         """What a request mixes.
 
         Raises:
@@ -52,8 +55,13 @@ class Served:
         """
         if model is not None and model not in self.names:
             raise NotFound(f"there is no model {model!r} here: use {' or '.join(self.names)}")
-        lam = 0.0 if model == self.names[1] else knn.lam
-        return self.predictor.mixing(lam, knn.tau, knn.k, knn.component)
+        if model == self.names[1]:
+            if knn.model_fields_set:
+                raise UsageError(
+                    f"{model} is the base LM alone: leave `knn` out, or use {self.name}"
+                )
+            return self.predictor.mixing(lam=0.0)
+        return self.predictor.mixing(knn.lam, knn.tau, knn.k, knn.component)
 
     def room(self, prompt: int, wanted: int | None, default: int) -> int:
         """How many tokens may be added to a prompt.
@@ -79,13 +87,6 @@ class Served:
         return wanted
 
 
-class Prompt(NamedTuple):
-    """A prompt, and the text that echo returns."""
-
-    tokens: list[int]
-    text: str
-
-
 def prompts_of(request: CompletionRequest, predictor: Predictor) -> list[Prompt]:
     """The prompts of a request, which may be texts or tokens.
 
@@ -95,24 +96,28 @@ def prompts_of(request: CompletionRequest, predictor: Predictor) -> list[Prompt]
     given: Any = request.prompt
     if isinstance(given, str) or isinstance(given[0], int):
         given = [given]
-    return [_prompt(each, predictor) for each in given]
+    echoed = request.echo and request.max_tokens > 0
+    return [_prompt(each, predictor, whole=not echoed) for each in given]
 
 
-def _prompt(given: str | list[int], predictor: Predictor) -> Prompt:
+def _prompt(given: str | list[int], predictor: Predictor, whole: bool) -> Prompt:
     if isinstance(given, str):
         return Prompt(predictor.encode(given), given)
     size = predictor.lm.vocab_size
     if max(given) >= size:
         raise UsageError(f"token {max(given)} is outside the vocabulary of {size} entries")
-    return Prompt(list(given), decode_continuation(predictor.tokenizer, [], given, special=True))
+    text = decode_continuation(predictor.tokenizer, [], given, special=True)
+    return Prompt(list(given), text if whole else without_half_a_letter(text), whole)
 
 
-def choosing_of(request: GeneratingRequest, choice: int, predictor: Predictor) -> Choosing:
-    """How the tokens of one choice are chosen; choices of one request draw differently."""
+def choosing_of(
+    request: GeneratingRequest, prompt: int, choice: int, predictor: Predictor
+) -> Choosing:
+    """How the tokens of one choice are chosen; all choices of a request draw differently."""
     bias = []
     for token, value in (request.logit_bias or {}).items():
-        known = token.isdecimal() and len(token) < 10 and int(token) < predictor.lm.vocab_size
-        if not known:
+        number = token.isascii() and token.isdecimal() and len(token) < 10
+        if not (number and int(token) < predictor.lm.vocab_size):
             raise UsageError(f"logit_bias names {token[:20]!r}, which is no token of this model")
         bias.append((int(token), value))
     return Choosing(
@@ -121,8 +126,14 @@ def choosing_of(request: GeneratingRequest, choice: int, predictor: Predictor) -
         presence_penalty=request.presence_penalty,
         frequency_penalty=request.frequency_penalty,
         logit_bias=tuple(bias),
-        seed=None if request.seed is None else (request.seed + choice) % (1 << 63),
+        seed=None if request.seed is None else _derived(request.seed, prompt, choice),
     )
+
+
+def _derived(seed: int, prompt: int, choice: int) -> int:
+    """A seed for each choice: neighboring seeds have none in common."""
+    mixed = np.random.SeedSequence([seed % (1 << 64), prompt, choice])
+    return int(mixed.generate_state(1, np.uint64)[0] >> 1)
 
 
 class Event(NamedTuple):
@@ -208,61 +219,6 @@ def used(prompt: int, new: int) -> dict[str, int]:
     return {"prompt_tokens": prompt, "completion_tokens": new, "total_tokens": prompt + new}
 
 
-class LogprobsBuilder:
-    """The `logprobs` of a completion: parallel lists, filled token by token.
-
-    A letter of several tokens is the text of the last of them.
-    """
-
-    def __init__(self, tokenizer: Any, prompt: Sequence[int], offset: int) -> None:
-        self.tokenizer, self.before, self.offset = tokenizer, list(prompt), offset
-        self.pieces = TextPieces(tokenizer, prompt, special=True)
-
-    def echo(self, prompt: "Prompt", logs: Sequence[TokenLogs]) -> dict[str, Any]:
-        """Those of a prompt; its first token is not predicted, and may not be part of its text."""
-        first = self._lists([(prompt.tokens[0], None)])
-        if not prompt.text.startswith(first["tokens"][0]):
-            self.offset = 0
-        rest = self._lists([(each.token, each) for each in logs])
-        return {name: first[name] + rest[name] for name in first}
-
-    def new(self, logs: TokenLogs) -> dict[str, Any]:
-        """Those of one new token."""
-        return self._lists([(logs.token, logs)])
-
-    def _lists(self, tokens: Sequence[tuple[int, TokenLogs | None]]) -> dict[str, Any]:
-        lists: dict[str, Any] = {
-            "tokens": [],
-            "token_logprobs": [],
-            "top_logprobs": [],
-            "text_offset": [],
-        }
-        for token, logs in tokens:
-            text = self.pieces.add(token)
-            lists["tokens"].append(text)
-            lists["token_logprobs"].append(None if logs is None else logs.logprob)
-            lists["top_logprobs"].append(None if logs is None else self._top(logs))
-            lists["text_offset"].append(self.offset)
-            self.before.append(token)
-            self.offset += len(text)
-        return finite(lists)
-
-    def _top(self, logs: TokenLogs) -> dict[str, float]:
-        """Tokens that spell the same text are one here; the more probable one is kept."""
-        named: dict[str, float] = {}
-        for token, log in logs.top:
-            text = decode_continuation(self.tokenizer, self.before, [token], special=True)
-            named.setdefault(text, log)
-        return named
-
-
-def merged(parts: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    """The lists of several tokens, one behind the other."""
-    if not parts:
-        return None
-    return {name: [value for part in parts for value in part[name]] for name in parts[0]}
-
-
 def sources_json(served: Served, logs: TokenLogs, tau: float, count: int) -> dict[str, Any]:
     """The `knn` field of a choice: where a token comes from."""
     predictor, near = served.predictor, logs.neighbors
@@ -288,4 +244,5 @@ async def echoed(
     predictor = served.predictor
     future = served.engine.call(prompt_logs(predictor, prompt.tokens, mixing, top))
     logs = await asyncio.wrap_future(future)
-    return LogprobsBuilder(predictor.tokenizer, [], 0).echo(prompt, logs)
+    builder = CompletionLogprobs(predictor.tokenizer, [], 0)
+    return await asyncio.to_thread(builder.echo, prompt, logs)  # long prompts have many names

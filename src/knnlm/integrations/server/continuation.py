@@ -61,6 +61,7 @@ class Continuation:
         ends: Tokens at which the text ends.
         top: How many of the most probable tokens are reported; None reports no log P at all.
         sources: Whether neighbors are reported.
+        whole: Whether the reader has all of the prompt's text, half a letter at its end too.
         emit: Called in the engine's thread with every step's new text, or with an error.
     """
 
@@ -74,12 +75,13 @@ class Continuation:
     sources: bool
     tokenizer: Any
     emit: Callable[[NewText | Exception], None]
+    whole: bool = True
     new: list[int] = field(default_factory=list)
     finished: bool = False
     cancelled: bool = False
 
     def __post_init__(self) -> None:
-        self._pieces = TextPieces(self.tokenizer, self.prompt)
+        self._pieces = TextPieces(self.tokenizer, self.prompt, whole=self.whole)
         self._held = HeldBack(self.stops)
         self._counts: Counter[int] = Counter()
         self._generator = torch.Generator()

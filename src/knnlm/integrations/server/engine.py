@@ -166,12 +166,14 @@ class Engine:
                 self._changed.wait()
 
     def _do_a_part_of_a_call(self) -> None:
-        """Calls take turns. Their futures stay pending: one that runs cannot be cancelled."""
+        """The first two calls take turns, and the others wait: if all took turns, none would be
+        done early. Their futures stay pending: one that runs cannot be cancelled."""
         with self._changed:
             if not self._calls:
                 return
             work, future = self._calls[0]
-            self._calls.rotate(-1)
+            if len(self._calls) > 1:
+                self._calls[0], self._calls[1] = self._calls[1], self._calls[0]
         try:
             next(work)
             return

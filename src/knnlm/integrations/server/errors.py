@@ -1,6 +1,7 @@
 """What refusals look like: the status, and a body as OpenAI clients expect it."""
 
 from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import Any
 
 import orjson
@@ -13,21 +14,10 @@ from knnlm.errors import KnnlmError
 from knnlm.integrations.server.completions import NotFound
 from knnlm.integrations.server.engine import ShuttingDown, TooBusy
 from knnlm.integrations.server.guards import error_json
-from knnlm.integrations.server.schemas import ErrorResponse
+from knnlm.integrations.server.schemas import CompletionRequest, KNNField
 from knnlm.progress import log
 
-ERRORS: dict[int | str, dict[str, Any]] = {
-    400: {"model": ErrorResponse, "description": "The request cannot be answered"},
-    401: {"model": ErrorResponse, "description": "A token is needed"},
-    403: {"model": ErrorResponse, "description": "The request comes from another web page"},
-    404: {"model": ErrorResponse, "description": "There is no such model or page"},
-    408: {"model": ErrorResponse, "description": "The request came too slowly"},
-    413: {"model": ErrorResponse, "description": "The request is too large"},
-    415: {"model": ErrorResponse, "description": "The request is not JSON"},
-    421: {"model": ErrorResponse, "description": "The request names another host"},
-    429: {"model": ErrorResponse, "description": "Too many requests wait: try again later"},
-    503: {"model": ErrorResponse, "description": "The server is shutting down"},
-}
+_SHOWN = 60  # characters of a request's field names in messages
 
 
 class ClientGone(Exception):
@@ -84,16 +74,17 @@ def _telling(errors: Sequence[Any]) -> tuple[str, str]:
     """The field, and what is wrong with it. Where a field may be of several types, the error of the
     one that was meant: not that it is of another type."""
     error = max(errors, key=lambda each: (not each["type"].endswith("_type"), len(each["loc"])))
-    fields = [part for part in error["loc"] if part != "body"]
-    named = [str(part) for part in fields[:2] if str(part).isidentifier()]
-    return ".".join(named), str(error["msg"])
+    fields = [str(part) for part in error["loc"] if part != "body"]
+    if error["type"] == "extra_forbidden":
+        *parents, name = fields
+        return ".".join(fields)[:_SHOWN], _unknown(name, parents)
+    named = [part for part in fields[:2] if part.isidentifier()]
+    return ".".join(named)[:_SHOWN], str(error["msg"]).removeprefix("Value error, ")
 
 
-def document_errors(app: FastAPI) -> None:
-    """FastAPI documents 422 for invalid requests; here they get 400."""
-    schema = app.openapi()
-    for operations in schema["paths"].values():
-        for operation in operations.values():
-            operation["responses"].pop("422", None)
-    for name in ("HTTPValidationError", "ValidationError"):
-        schema["components"]["schemas"].pop(name, None)
+def _unknown(name: str, parents: Sequence[str]) -> str:
+    known = KNNField if parents[-1:] == ["knn"] else CompletionRequest
+    fields = [field.alias or each for each, field in known.model_fields.items()]
+    if close := get_close_matches(name[:_SHOWN], fields, 1):
+        return f"there is no such field here, did you mean {close[0]}?"
+    return "there is no such field here, see /openapi.json"

@@ -4,8 +4,9 @@ Plain ASGI, so that a client that goes away is still noticed behind it."""
 
 import asyncio
 import hmac
-from collections.abc import Awaitable, Callable, MutableMapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from dataclasses import dataclass, field
+from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -32,13 +33,23 @@ _HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
 )
-_PROTECTED = ("/v1/", "/api/", "/metrics")
+PROTECTED = ("/v1/", "/api/", "/metrics")
 _CLOSE = {"connection": "close"}
+_PART = 1 << 16  # bytes of an answer that are handed to the connection at once
+_SLOWEST = 1 << 16  # bytes a second that a client must take
+_MOST_UNREAD = 1 << 28  # bytes of all answers that are being sent
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 class SlowClient(Exception):
     """The client does not take its answer: the connection is given up."""
+
+
+@dataclass
+class Unread:
+    """Bytes of answers that no client has taken yet."""
+
+    bytes: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,17 +59,18 @@ class Guard:
     Attributes:
         app: What is behind it.
         token: The bearer token that /v1, /api and /metrics ask for; None asks for none.
-        hosts: Names in the Host header that are answered; None answers all. On loopback others are
-            refused: a web page elsewhere could have its own name point here.
+        hosts: Names in the Host header that are answered. Others are refused: a web page elsewhere
+            could have its own name point here.
         most_bytes: Of a request's body.
         patience: Seconds for a client to send its request, and to take each part of the answer.
     """
 
     app: App
     token: str | None
-    hosts: frozenset[str] | None
+    hosts: frozenset[str]
     most_bytes: int
     patience: float
+    unread: Unread = field(default_factory=Unread)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer or refuse a request."""
@@ -72,10 +84,7 @@ class Guard:
                 if not any(name == b"cache-control" for name, _ in headers):
                     headers.append((b"cache-control", b"no-store"))
                 message = {**message, "headers": [*headers, *_HEADERS]}
-            try:
-                await asyncio.wait_for(send(message), self.patience)
-            except TimeoutError:
-                raise SlowClient from None
+            await self._send(message, send)
 
         refusal = self._refusal(scope)
         if refusal is not None:
@@ -86,30 +95,48 @@ class Guard:
         except* SlowClient:  # the connection is closed, since the answer has no end
             log.warning(f"{scope['path']}: the client took too long to read its answer")
 
+    async def _send(self, message: MutableMapping[str, Any], send: Send) -> None:
+        size = len(message.get("body", b""))
+        self.unread.bytes += size
+        try:
+            async with asyncio.timeout(self.patience + size / _SLOWEST):
+                for part in _parts(message):
+                    await asyncio.wait_for(send(part), self.patience)
+        except TimeoutError:
+            raise SlowClient from None
+        finally:
+            self.unread.bytes -= size
+
     def _refusal(self, scope: Scope) -> tuple[int, str, str] | None:
         headers = {
             name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
         }
         host = headers.get("host", "")
-        if self.hosts is not None and _hostname(host) not in self.hosts:
+        if not self._answers_to(_hostname(host)):
             return 421, "misdirected", "this server does not answer to that name: see --allow-host"
         origin = headers.get("origin")
         if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
             return 403, "forbidden", "requests from other web pages are refused"
         path = str(scope["path"])
-        if self.token is not None and path.startswith(_PROTECTED):
-            given = headers.get("authorization", "")
-            wanted = f"Bearer {self.token}"
-            if not hmac.compare_digest(given.encode(), wanted.encode()):
+        if self.token is not None and path.startswith(PROTECTED):
+            scheme, _, given = headers.get("authorization", "").partition(" ")
+            same = hmac.compare_digest(given.strip().encode(), self.token.encode())
+            if scheme.lower() != "bearer" or not same:
                 return 401, "unauthorized", "a bearer token is needed: see --token-file"
         if scope["method"] == "POST":
             kind = headers.get("content-type", "").split(";")[0].strip().lower()
             if kind != "application/json":
                 return 415, "unsupported_media_type", "send application/json"
             length = headers.get("content-length", "0")
-            if not length.isdecimal() or int(length) > self.most_bytes:
+            if not _is_number(length) or int(length) > self.most_bytes:
                 return 413, "too_large", f"a request has at most {self.most_bytes:,} bytes"
+            if self.unread.bytes > _MOST_UNREAD:
+                return 429, "too_busy", "too many answers wait to be read: try again later"
         return None
+
+    def _answers_to(self, name: str) -> bool:
+        """Addresses are always answered: only a name can be made to point here."""
+        return name in self.hosts or _is_address(name)
 
     def _bounded(self, receive: Receive) -> Receive:
         """A body without a declared length is counted as it comes; all of it must come in time."""
@@ -127,11 +154,36 @@ class Guard:
                 ) from None
             seen += len(message.get("body", b""))
             if seen > self.most_bytes:
-                raise HTTPException(413, f"a request has at most {self.most_bytes:,} bytes")
+                raise HTTPException(413, f"a request has at most {self.most_bytes:,} bytes", _CLOSE)
             whole = not message.get("more_body", False)
             return message
 
         return bounded
+
+
+def _parts(message: MutableMapping[str, Any]) -> Iterator[MutableMapping[str, Any]]:
+    """A message in parts. Uvicorn waits for the client before each part but not after the last: a
+    whole answer would stay in memory for as long as the client likes."""
+    body = message.get("body", b"")
+    if len(body) <= _PART:
+        yield message
+        return
+    for start in range(0, len(body), _PART):
+        yield {**message, "body": body[start : start + _PART], "more_body": True}
+    if not message.get("more_body", False):
+        yield {**message, "body": b"", "more_body": False}
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 20
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def _hostname(host: str) -> str:

@@ -15,7 +15,6 @@ from knnlm.progress import log, log_result
 from knnlm.search import list_indexes
 
 _MANY_ENTRIES = 100_000
-_CONNECTIONS = 1000  # those that send nothing hold only a socket; beyond this they get 503
 _MISSING = "serving needs {}: run pip install fastapi uvicorn prometheus-client orjson"
 
 
@@ -26,9 +25,9 @@ class Address:
     Attributes:
         host: The interface.
         port: The port; 0 takes a free one.
-        token_file: A file whose first line is the bearer token.
+        token_file: A file with the bearer token and nothing else.
         public: Whether other machines may ask without a token.
-        allow_host: Further names that the server answers to on loopback: a proxy's.
+        allow_host: Further names that the server answers to: its own, or a proxy's.
     """
 
     host: str = "127.0.0.1"
@@ -43,10 +42,8 @@ class Address:
         return self.host in LOOPBACK
 
     @property
-    def names(self) -> frozenset[str] | None:
-        """What the server answers to; None answers to everything."""
-        if not self.is_loopback and not self.allow_host:
-            return None
+    def names(self) -> frozenset[str]:
+        """What the server answers to, besides addresses."""
         return frozenset(name.lower() for name in (*LOOPBACK, *self.allow_host))
 
     def token(self) -> str | None:
@@ -101,6 +98,7 @@ def serve(
         import uvicorn
 
         from knnlm.integrations.server.app import GRACE, ServerOptions, build_app
+        from knnlm.integrations.server.connections import uvicorn_config
     except ImportError as error:
         raise KnnlmError(_MISSING.format(error.name)) from error
     _advise(knnlm)
@@ -117,15 +115,7 @@ def serve(
         host, port = listening.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         url = f"http://{shown}:{port}"
-        config = uvicorn.Config(
-            app,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            lifespan="on",
-            timeout_graceful_shutdown=GRACE,
-            limit_concurrency=_CONNECTIONS,
-        )
+        config = uvicorn_config(app, options.patience, GRACE)
         server = _stopping(uvicorn.Server(config), app.stop_taking)
         log_result(f"serving {options.name} at {url} (Ctrl-C stops it)")
         if on_ready is not None:

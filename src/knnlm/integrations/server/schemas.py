@@ -19,7 +19,7 @@ Tokens = Annotated[list[_TOKEN], Field(min_length=1, max_length=MOST_TOKENS)]
 class _Request(BaseModel):
     """Clients may send null for what they leave open; it is as if it were left out."""
 
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     @model_validator(mode="before")
     @classmethod
@@ -38,7 +38,7 @@ class _Request(BaseModel):
         return schema
 
 
-class KNNField(_Request):
+class Settings(_Request):
     """What is mixed with the LM; what is left out is as the datastore was tuned."""
 
     lam: float | None = Field(default=None, alias="lambda", ge=0, le=1, description="λ")
@@ -47,6 +47,11 @@ class KNNField(_Request):
     component: str | None = Field(
         default=None, max_length=200, description='"knn" or a component\'s name'
     )
+
+
+class KNNField(Settings):
+    """The settings of a request, and what it returns of the neighbors."""
+
     sources: int = Field(
         default=0,
         ge=0,
@@ -80,9 +85,15 @@ class GeneratingRequest(_Request):
     logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = Field(
         default=None, max_length=300
     )
-    seed: int | None = Field(default=None, ge=0, lt=1 << 63)
+    seed: int | None = Field(default=None, ge=-(1 << 63), lt=1 << 63)
     user: str | None = Field(default=None, max_length=200, description="Not used")
     knn: KNNField = KNNField()
+
+    @model_validator(mode="after")
+    def _streams_what_it_says(self) -> "GeneratingRequest":
+        if self.stream_options is not None and not self.stream:
+            raise ValueError("stream_options needs stream: set it to true")
+        return self
 
     @property
     def stops(self) -> tuple[str, ...]:
@@ -146,7 +157,7 @@ class ScoreRequest(_Request):
     start: int = Field(
         default=1, ge=1, description="The first token to score; the first is not predicted"
     )
-    knn: KNNField = KNNField()
+    knn: Settings = Settings()
     neighbors: int = Field(
         default=5, ge=0, le=50, description="How many neighbors are returned with context"
     )

@@ -18,6 +18,8 @@ from knnlm.integrations.server.sources import described
 from knnlm.search import Neighbors
 from knnlm.text import decode_continuation, token_texts
 
+_ROWS_AT_A_TURN = 8  # each takes milliseconds where many neighbors are described
+
 
 class Scoring(NamedTuple):
     """What is asked about a text."""
@@ -70,7 +72,7 @@ def score(
             rows = prediction.rows(slice(skip, None))
             targets = list(tokens[first + skip : first + count])
             near = None if votes is None else votes.add(rows)
-            described_tokens += _described(
+            described_tokens += yield from _described(
                 predictor, rows, targets, tokens, first + skip, mixing, asked, near
             )
         first += count
@@ -115,7 +117,7 @@ def _described(
     mixing: Mixing,
     asked: Scoring,
     near: Neighbors | None,
-) -> list[dict[str, Any]]:
+) -> Generator[None, None, list[dict[str, Any]]]:
     """The tokens whose predictions these are; `first` is the place of the first of them."""
     mixed = predictor.mixed(prediction, mixing, near)
     index = torch.tensor(targets, device=mixed.logs.device)[:, None]
@@ -123,6 +125,8 @@ def _described(
     ranks = (mixed.logs > chosen).sum(1) + 1
     answer = []
     for row, token in enumerate(targets):
+        if row and row % _ROWS_AT_A_TURN == 0:
+            yield
         component = None if mixed.component is None else float(mixed.component[row, token])
         voting = None if mixed.neighbors is None else mixed.neighbors.of(row)
         answer.append(
