@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from knnlm import defaults
 from knnlm.cli.groups import TextOptions
 from knnlm.cli.options import Device, Json, numbers, show
 from knnlm.errors import UsageError
@@ -159,10 +160,12 @@ def _show(store: "Datastore", text: TextOptions, json: bool) -> None:
         "window": entries.meta["window"],
         "stride": entries.meta["stride"],
     }
+    following = f"next: knnlm tune {path}{text.flag_for('valid', entries)}"
+    if len(store) >= defaults.MANY_ENTRIES:
+        following += f", or knnlm index {path} first to search faster"
     lines = [
         f"{path}: {len(store):,} entries from {counted(documents, 'document')} "
         f"({entries.words:,} words), keys {', '.join(store.keys)}",
-        f"next: knnlm tune {path}{text.flag_for('valid', store)}, or knnlm index {path} first to "
-        "search faster",
+        following,
     ]
     show(json, fields, lines)

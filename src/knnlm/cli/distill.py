@@ -125,7 +125,7 @@ def distill(
             epochs=epochs,
             seed=seed or 0,
         )
-    test, quoted = text.flag_for("test", opened), shlex.quote(str(store))
+    test, quoted = text.flag_for("test", opened.entries), shlex.quote(str(store))
     lines = [*_lines(made, opened), f"next: knnlm eval {quoted}{test} --component {made.name}"]
     fields = made.settings.as_json()
     del fields["retrieval"]

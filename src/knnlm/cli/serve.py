@@ -9,6 +9,7 @@ import typer
 from knnlm.cli.groups import ModelOptions, SettingOptions
 from knnlm.cli.options import Json, StorePath, show
 from knnlm.errors import UsageError
+from knnlm.progress import log
 
 if TYPE_CHECKING:
     from knnlm.api import KNNLM
@@ -54,7 +55,10 @@ class ServerOptions:
         ),
     ] = 64
     log_texts: Annotated[
-        bool, typer.Option("--log-texts", help="Write prompts to the log, which is off else.")
+        bool,
+        typer.Option(
+            "--log-texts", help="Write prompts to the log; without it they are not logged."
+        ),
     ] = False
 
     def address(self) -> "Address":
@@ -79,14 +83,17 @@ class ServerOptions:
         def ready(url: str) -> None:
             show(as_json, {"url": url, "openai": f"{url}/v1"}, _lines(url) if not as_json else [])
 
-        serve(
-            knnlm,
-            address,
-            name=self.name,
-            log_texts=self.log_texts,
-            on_ready=ready,
-            capacity=Capacity(batch=self.batch, waiting=self.waiting),
-        )
+        try:
+            serve(
+                knnlm,
+                address,
+                name=self.name,
+                log_texts=self.log_texts,
+                on_ready=ready,
+                capacity=Capacity(batch=self.batch, waiting=self.waiting),
+            )
+        except KeyboardInterrupt:  # how a server is meant to be stopped
+            log.info("stopped")
 
 
 def serve(

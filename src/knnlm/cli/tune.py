@@ -50,12 +50,8 @@ def tune(
     tuned = knnlm.tune(named, k=ks, taus=grid, allow_overlap=text.allow_overlap).settings
     fields = tuned.as_json()
     fields = {**(fields.pop("retrieval") or {}), **fields}
-    following = f"knnlm eval {shlex.quote(str(store))}{text.flag_for('test', knnlm.store)}"
-    for name in ("component", "key", "metric", "index", "score"):
-        value = getattr(model, name)
-        following += f" --{name} {value}" if value else ""
-    following += " --exact" if model.exact else ""
-    show(json, fields, [*tuning_lines(tuned), f"next: {following}"])
+    following = f"knnlm eval {shlex.quote(str(store))}{text.flag_for('test', knnlm.store.entries)}"
+    show(json, fields, [*tuning_lines(tuned), f"next: {following}{model.flags()}"])
 
 
 def _whole_numbers(given: str | None) -> list[int] | None:
