@@ -160,6 +160,11 @@ def test_a_folder_that_moved_is_divided_as_before(
     _, error = run_verb(capsys, "eval", "store", "--text", "other")
     _, whole = run_verb(capsys, "eval", "store", "--text", "docs moved", "--allow-overlap")
     assert "part is read" not in error + whole
+    allowed = ("tune", "store", "--k", "8", "--text", "docs moved", "--allow-overlap")
+    out, _ = run_verb(capsys, *allowed)
+    assert re.search(r"^beware: \d+% of this text is in the datastore", out, re.MULTILINE)
+    out, _ = run_verb(capsys, *allowed, "--json")
+    assert json.loads(out)["overlap"] > 0.5
 
 
 def test_a_folder_that_needs_an_extra_says_so(

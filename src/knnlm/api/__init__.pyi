@@ -1,4 +1,5 @@
 from .datastore import Datastore as Datastore
+from .evaluation_texts import allowed_overlap as allowed_overlap
 from .explain import explain_passage as explain_passage
 from .inventory import DatastoreInfo as DatastoreInfo
 from .inventory import VerifyResult as VerifyResult

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
-from knnlm.api.overlap import without_overlap
+from knnlm.api.overlap import text_overlap, without_overlap
 from knnlm.api.own_text import own_text, part_of_own
 from knnlm.datastore import MANIFEST, ChangedText, Entries, build_entries, open_entries
 from knnlm.errors import DamagedError, KnnlmError, UsageError
@@ -65,6 +65,19 @@ def read_text(
     except EmptySplit as error:
         advice = "build again with a larger share for it, or give another text with `text`"
         raise EmptySplit(error.split, error.percents, advice) from error
+
+
+def allowed_overlap(entries: Entries, text: Text | None, split: Split, lm: LanguageModel) -> float:
+    """Which share of an evaluation text is in the datastore, where that is allowed.
+
+    Args:
+        entries: The datastore.
+        text: The text; None is the datastore's own.
+        split: Which part of it.
+        lm: The datastore's model, for its tokenizer.
+    """
+    source = open_text(own_text(entries) if text is None else text, split)
+    return text_overlap(entries, source, lm).share
 
 
 def _read_queries(

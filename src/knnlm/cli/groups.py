@@ -104,7 +104,10 @@ class EvaluationTextOptions(TextOptions):
 
     allow_overlap: Annotated[
         bool,
-        typer.Option("--allow-overlap", help="Take a text that is in the datastore too."),
+        typer.Option(
+            "--allow-overlap",
+            help="Take a text although it is in the datastore; it retrieves itself.",
+        ),
     ] = False
 
 
