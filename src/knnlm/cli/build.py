@@ -36,11 +36,11 @@ AttModule = Annotated[
 Window = Annotated[
     int | None,
     typer.Option(
-        "--window", help="Tokens read at once; default all that the model can, at most 1024."
+        "--window", help="Tokens read at once; by default all that the model can, at most 1024."
     ),
 ]
 Stride = Annotated[
-    int | None, typer.Option("--stride", help="New tokens in each window; default half.")
+    int | None, typer.Option("--stride", help="New tokens in each window; by default half of it.")
 ]
 Logprobs = Annotated[
     bool, typer.Option("--logprobs", help="Also store log p_LM; runs the LM head.")
@@ -66,7 +66,9 @@ def build(
         typer.Option(
             "--split",
             help="Percents of the documents for datastore, validation and test, as in 90,5,5. "
-            "tune and eval then need no text; if the folder has moved, --text with its new path.",
+            "A hash of its name decides where a document goes, so small folders are divided "
+            "unevenly. tune and eval then need no text; if the folder has moved, give them its "
+            "new path with --text.",
         ),
     ] = None,
     meta: Annotated[
@@ -90,7 +92,8 @@ def build(
 ) -> None:
     """Store the hidden states that predicted each token of a text.
 
-    They are the datastore. An interrupted build resumes with the same command.
+    These and the tokens that followed are the datastore. An interrupted build resumes with the same
+    command.
 
     Example: knnlm build model --text docs/ --split 90,5,5 --out store
     """

@@ -195,7 +195,7 @@ def _tuning_flags(given: dict[str, Any]) -> str:
     if given.get("store") is None:
         return ""
     named = {name: given[name] for name in ("text", "dataset", "embedded") if name in given}
-    options = {f.name: given.get(f.name) for f in dataclasses.fields(ModelOptions)}
+    options: dict[str, Any] = {f.name: given.get(f.name) for f in dataclasses.fields(ModelOptions)}
     try:
         text = TextOptions(**named).flag_for("valid", open_entries(given["store"]))
     except KnnlmError:

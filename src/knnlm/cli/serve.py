@@ -28,7 +28,7 @@ class ServerOptions:
         Path | None,
         typer.Option(
             "--token-file",
-            help="File with a bearer token that clients must send. Needed beyond this machine.",
+            help="File with a bearer token that clients must send. Needed to serve other machines.",
         ),
     ] = None
     public: Annotated[
@@ -39,11 +39,11 @@ class ServerOptions:
         typer.Option(
             "--allow-host",
             metavar="NAME",
-            help="Also answer to this name: that of a proxy in front. May be repeated.",
+            help="Also answer requests to this host name, as of a proxy in front (repeatable).",
         ),
     ] = None
     name: Annotated[
-        str | None, typer.Option("--name", help="The model's name; default the datastore's.")
+        str | None, typer.Option("--name", help="The model's name; by default the datastore's.")
     ] = None
     batch: Annotated[
         int, typer.Option("--batch", min=1, max=256, help="Texts that are continued at once.")
@@ -51,7 +51,7 @@ class ServerOptions:
     waiting: Annotated[
         int,
         typer.Option(
-            "--waiting", min=0, max=10_000, help="Requests that may wait; others get 429."
+            "--waiting", min=0, max=10_000, help="Requests that may wait; further ones get 429."
         ),
     ] = 64
     log_texts: Annotated[
@@ -119,7 +119,7 @@ def explore(
     model: ModelOptions,
     store: Annotated[
         Path | None,
-        typer.Argument(metavar="[STORE]", help="Folder made by knnlm build; default the demo's."),
+        typer.Argument(metavar="STORE", help="Folder made by knnlm build; by default the demo's."),
     ] = None,
     json: Json = False,
 ) -> None:
