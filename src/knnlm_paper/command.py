@@ -13,7 +13,7 @@ def reproduce(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[NAME…|all]",
+            metavar="NAME…|all",
             help="Experiments, or labels of the paper's tables and figures; all is every one.",
         ),
     ] = None,
@@ -30,12 +30,12 @@ def reproduce(
         typer.Option(
             "--data",
             help="Folder of wiki.train.tokens, wiki.valid.tokens and "
-            "wiki.test.tokens; else the hub's.",
+            "wiki.test.tokens; by default the hub's.",
         ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="Folder for results and work; default reproduce-SCALE."),
+        typer.Option("--out", help="Folder for results and work; by default reproduce-SCALE."),
     ] = None,
     model: Annotated[
         list[str] | None,

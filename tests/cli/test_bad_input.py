@@ -119,7 +119,12 @@ def test_an_untuned_datastore_and_a_missing_index(
     capsys: pytest.CaptureFixture[str], store: Path, texts: dict[str, Path]
 ) -> None:
     check = ("eval", store, "--text", texts["test"])
-    assert "is not tuned: run 'knnlm tune" in complaint(capsys, 1, *check)
+    advised = f"is not tuned: run 'knnlm tune {store} --text VALID' first, or give --lambda and"
+    assert advised in complaint(capsys, 1, *check)
+    for command in (("serve", store), ("explore", store), ("generate", store, "the cat")):
+        assert advised in complaint(capsys, 1, *command)
+    line = complaint(capsys, 1, "generate", store, "the cat", "--key", "ffn", "--exact")
+    assert f"run 'knnlm tune {store} --text VALID --key ffn --exact' first" in line
     assert "has no index: build one" in complaint(
         capsys, 1, "tune", store, "--text", texts["valid"], "--index", "x"
     )
@@ -166,7 +171,8 @@ def test_a_second_text_does_not_overwrite_a_datastore(
 ) -> None:
     before = {p: p.read_bytes() for p in store.rglob("*") if p.is_file()}
     line = complaint(capsys, 1, "build", tiny_model, "--text", texts["test"], "--out", store)
-    assert "was made from something else (other text)" in line
+    assert "was made from something else (other text): documents cannot be added" in line
+    assert "choose another --out, or delete that one and build again" in line
     assert {p: p.read_bytes() for p in store.rglob("*") if p.is_file()} == before
 
 
@@ -187,8 +193,20 @@ def test_an_unwritable_folder(
     assert "cannot write" in line
 
 
-def test_ctrl_c_says_how_to_resume(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, store: Path
+@pytest.mark.parametrize(
+    ("verb", "said"),
+    [
+        (["tune"], "knnlm: interrupted: run the same command again to resume"),
+        (["info"], "knnlm: interrupted"),
+        (["serve"], "knnlm: interrupted"),
+    ],
+)
+def test_ctrl_c_says_how_to_resume_what_resumes(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    store: Path,
+    verb: list[str],
+    said: str,
 ) -> None:
     import knnlm.datastore
 
@@ -196,4 +214,21 @@ def test_ctrl_c_says_how_to_resume(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(knnlm.datastore, "open_entries", interrupted)
-    assert "run the same command again" in complaint(capsys, 1, "info", store)
+    assert complaint(capsys, 1, *verb, store) == said
+
+
+@pytest.mark.parametrize("verb", ["serve", "explore"])
+def test_ctrl_c_stops_a_server_and_that_is_all_it_says(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tuned_store: Path,
+    verb: str,
+) -> None:
+    import knnlm.integrations.server.run as server
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(server, "serve", interrupted)
+    assert run([verb, str(tuned_store)]) == 0
+    assert capsys.readouterr().err.splitlines()[-1] == "stopped"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from knnlm import defaults
 from knnlm.cli.main import run
 from tests.conftest import prose
 from tests.text.test_formats import pdf
@@ -47,7 +48,7 @@ def test_four_commands_and_no_other_text(
     assert "skipped: docs/photo.jpg (.jpg)" in error
     assert "documents, about" in error
     assert "MB of disk" in error
-    assert "next: knnlm tune store, or knnlm index store first" in out
+    assert "next: knnlm tune store\n" in out
     out, error = run_verb(capsys, "tune", "store", "--k", "16")
     assert "next: knnlm eval store\n" in out
     out, error = run_verb(capsys, "eval", "store", "--json")
@@ -89,7 +90,7 @@ def test_a_part_without_documents_is_said_before_and_after_the_build(
     out, error = run_verb(capsys, *build)
     assert "note: no document is left for validation and test: give them a larger share" in error
     assert "with --split, or use another text" in error
-    assert "next: knnlm tune store --text VALID, or" in out
+    assert "next: knnlm tune store --text VALID\n" in out
     assert run(["tune", "store"]) == 2
     line = capsys.readouterr().err.splitlines()[-1]
     assert (
@@ -105,9 +106,33 @@ def test_what_is_known_of_a_text_does_not_divide_it(
     build = ("build", tiny_model, "--text", "docs", "--meta", "author=me", "--out", "store")
     out, error = run_verb(capsys, *build)
     assert "no document is left" not in error
-    assert "next: knnlm tune store --text VALID, or" in out
+    assert "next: knnlm tune store --text VALID\n" in out
     out, _ = run_verb(capsys, "tune", "store", "--text", "valid.txt", "--k", "8")
     assert "next: knnlm eval store --text TEST" in out
+
+
+def test_an_index_is_advised_where_there_are_many_entries(
+    mixed: Path,
+    tiny_model: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(defaults, "MANY_ENTRIES", 100)
+    out, _ = run_verb(capsys, "build", tiny_model, "--text", "docs", "--out", "store")
+    assert "VALID, or knnlm index store first to search faster\n" in out
+
+
+def test_an_untuned_datastore_that_was_divided_needs_no_text(
+    mixed: Path, tiny_model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    build = ("build", tiny_model, "--text", "docs", "--split", "60,20,20", "--out", "store")
+    run_verb(capsys, *build)
+    assert run(["generate", "store", "the cat", "--metric", "ip"]) == 1
+    line = capsys.readouterr().err.splitlines()[-1]
+    advised = line.partition("run '")[2].partition("'")[0]
+    assert advised == "knnlm tune store --metric ip"
+    run_verb(capsys, *advised.split()[1:])
+    run_verb(capsys, "generate", "store", "the cat", "--metric", "ip", "--max-new-tokens", "2")
 
 
 def test_a_folder_that_moved_is_divided_as_before(
@@ -135,6 +160,11 @@ def test_a_folder_that_moved_is_divided_as_before(
     _, error = run_verb(capsys, "eval", "store", "--text", "other")
     _, whole = run_verb(capsys, "eval", "store", "--text", "docs moved", "--allow-overlap")
     assert "part is read" not in error + whole
+    allowed = ("tune", "store", "--k", "8", "--text", "docs moved", "--allow-overlap")
+    out, _ = run_verb(capsys, *allowed)
+    assert re.search(r"^beware: \d+% of this text is in the datastore", out, re.MULTILINE)
+    out, _ = run_verb(capsys, *allowed, "--json")
+    assert json.loads(out)["overlap"] > 0.5
 
 
 def test_a_folder_that_needs_an_extra_says_so(

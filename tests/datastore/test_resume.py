@@ -134,7 +134,7 @@ def test_other_settings_are_refused_and_named(
         lm,
         library(),
         tmp_path,
-        rf"made from something else \({named}\): choose another folder",
+        rf"made from something else \({named}\): choose another `path`, or delete",
         **changed,
     )
 

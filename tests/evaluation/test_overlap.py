@@ -3,6 +3,7 @@ not taken for it."""
 
 import json
 import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -116,6 +117,10 @@ def test_whoever_means_it_may(store: Datastore, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(TRAIN)
     result = KNNLM(store, lam=0.5, tau=1e-3).evaluate(tmp_path / "a.txt", allow_overlap=True)
     assert result.interp_ppl < 20 < result.base_ppl
+    assert result.overlap == result.as_json()["overlap"] == pytest.approx(1)
+    beware = "beware: 100% of this text is in the datastore and retrieves itself"
+    assert beware in str(result)
+    assert beware in result._repr_html_()
     with pytest.raises(UsageError, match="a.txt is in the datastore"):  # not remembered
         KNNLM(store, lam=0.5, tau=1e-3).evaluate(tmp_path / "a.txt")
 
@@ -125,7 +130,10 @@ def test_other_text_of_the_same_words_is_taken(
     store: Datastore, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "b.txt").write_text(prose(2, 1800))
-    assert KNNLM(store, lam=0.5, tau=1.0).evaluate(tmp_path / "b.txt").tokens > 1000
+    result = KNNLM(store, lam=0.5, tau=1.0).evaluate(tmp_path / "b.txt")
+    assert result.tokens > 1000
+    assert result.overlap is None
+    assert "beware" not in str(result)
     assert "in the datastore" not in caplog.text
 
 
@@ -137,7 +145,7 @@ def test_short_documents_are_compared_as_a_whole(tmp_path: Path, tiny_model: Pat
     (tmp_path / "new.jsonl").write_text("\n".join(json.dumps({"text": r}) for r in new))
     store = Datastore.build(tiny_model, tmp_path / "train.jsonl", tmp_path / "store", keys="ffn")
     model = KNNLM(store, lam=0.5, tau=1.0)
-    with pytest.raises(UsageError, match="100% of the text is in the datastore"):
+    with pytest.raises(UsageError, match=r"100% of the text \(leak.jsonl.* and others\) is in the"):
         model.evaluate(tmp_path / "leak.jsonl")
     assert model.evaluate(tmp_path / "new.jsonl").tokens > 0
 
@@ -188,6 +196,38 @@ def test_shared_runs_are_those_of_a_search_by_hand(text: list[str], stored: list
         patch.setattr(overlap, "mostly_digits", lambda _: False)
         counted = find_overlap(spoken, stored)
     assert counted.share == pytest.approx(shared / max(1, letters))
+
+
+@pytest.mark.pipeline
+def test_the_refusal_names_documents_that_share_passages(store: Datastore, tmp_path: Path) -> None:
+    for number in range(5):
+        passages = "".join(LINES[20 * number : 20 * number + 3 * number])
+        (tmp_path / f"{number}.txt").write_text(prose(20 + number, 90) + passages)
+    (tmp_path / "new.txt").write_text(prose(30, 90))
+    with pytest.raises(UsageError) as refused:
+        KNNLM(store, lam=0.5, tau=1.0).evaluate(tmp_path)
+    assert "(4.txt, 3.txt, 2.txt and others) is in the datastore" in str(refused.value)
+    assert "itself: give another text, or allow it with `allow_overlap`" in str(refused.value)
+
+
+@pytest.mark.pipeline
+def test_a_part_of_the_datastores_own_text_is_not_called_a_wrong_choice(
+    tmp_path: Path, tiny_model: Path
+) -> None:
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    for number in range(20):
+        (docs / f"{number}.txt").write_text(TRAIN + f"And page {number}.\n")
+    store = Datastore.build(
+        tiny_model, Folder(docs, split=(60, 20, 20)), tmp_path / "store", keys="ffn"
+    )
+    with pytest.raises(UsageError) as refused:
+        KNNLM(store, lam=0.5, tau=1.0).evaluate()
+    assert re.search(r"^\d+\.txt, .* in the datastore", str(refused.value))
+    assert (
+        "a part of the datastore's own text, so build again without the copies, give another "
+        in (str(refused.value))
+    )
 
 
 def test_runs_do_not_cross_documents() -> None:

@@ -98,7 +98,17 @@ def test_a_handful_of_tokens_is_said(
 ) -> None:
     monkeypatch.setattr(log, "propagate", True)
     with caplog.at_level(logging.WARNING):
-        check_enough(1000)
+        check_enough(1000, 5)
         assert not caplog.text
-        check_enough(999)
+        check_enough(999, 5)
     assert "fitted on only 999 tokens" in caplog.text
+
+
+@pytest.mark.parametrize(("documents", "named"), [(1, "1 document,"), (4, "4 documents,")])
+def test_a_handful_of_documents_is_said(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, documents: int, named: str
+) -> None:
+    monkeypatch.setattr(log, "propagate", True)
+    with caplog.at_level(logging.WARNING):
+        check_enough(50_000, documents)
+    assert f"fitted on only {named} which may be unlike others" in caplog.text

@@ -68,7 +68,7 @@ def test_components_are_mixed_into_one(
         ),
         (["--mix", "head,clusters-ffn", "--kind", "mlp"], "--kind belongs to a new component"),
         (["--mix", "head,clusters-ffn", "--seed", "0"], "--seed belongs to a new component"),
-        (["--mix", "head,knn"], f"is not tuned: run 'knnlm tune {at}' first"),
+        (["--mix", "head,knn"], f"is not tuned: run 'knnlm tune {at} --text VALID' first"),
     ):
         assert sentence in error_of(capsys, "distill", at, "--text", valid, *words)
     hotter = ("eval", at, "--text", test, "--component", "mixture", "--tau", "4")

@@ -132,20 +132,19 @@ def test_a_component_without_settings_says_how_to_tune_it(
     for words in (("eval", at, "--text", test, *head), ("generate", at, "the", *head)):
         error = error_of(capsys, *words)
         assert error == (
-            f"knnlm: {at} is not tuned for --component head: run 'knnlm tune {at}' with the same "
-            "settings first, or give --lambda and --tau"
+            f"knnlm: {at} is not tuned for --component head: run 'knnlm tune {at} --text VALID "
+            "--component head' first, or give --lambda and --tau"
         )
     mix = ("distill", at, "--text", texts["valid"], "--mix", "knn,head")
-    assert f"component head of {at} is not tuned: run 'knnlm tune {at}' with --component head" in (
-        error_of(capsys, *mix)
-    )
+    run_first = f"run 'knnlm tune {at} --text VALID' with --component head"
+    assert f"component head of {at} is not tuned: {run_first}" in error_of(capsys, *mix)
     with pytest.raises(KnnlmError, match="run `KNNLM.tune` with `component` head first"):
         load_distilled(opened.entries, "head")
     given = ("--lambda", "0.25", "--tau", "2")
     assert json_of(capsys, "eval", at, "--text", test, *head, *given)["lambda"] == 0.25
-    advised = re.search("run 'knnlm (.*)' with the same", error)
+    advised = re.search("run 'knnlm (.*)' first", error)
     assert advised is not None
-    tuned = json_of(capsys, *advised[1].split(), "--text", texts["valid"], *head)
+    tuned = json_of(capsys, *advised[1].replace("VALID", str(texts["valid"])).split())
     assert json_of(capsys, "eval", at, "--text", test, *head)["lambda"] == tuned["lambda"]
 
 

@@ -1,5 +1,5 @@
 from .datastore import Datastore as Datastore
-from .evaluation_texts import has_own_text as has_own_text
+from .evaluation_texts import allowed_overlap as allowed_overlap
 from .explain import explain_passage as explain_passage
 from .inventory import DatastoreInfo as DatastoreInfo
 from .inventory import VerifyResult as VerifyResult
@@ -7,6 +7,7 @@ from .inventory import describe_datastore as describe_datastore
 from .inventory import verify_datastore as verify_datastore
 from .model import KNNLM as KNNLM
 from .overlap import without_overlap as without_overlap
+from .own_text import has_own_text as has_own_text
 from .results import EvaluationResult as EvaluationResult
 from .results import Explanation as Explanation
 from .results import Generation as Generation

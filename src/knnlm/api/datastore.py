@@ -393,5 +393,5 @@ class Datastore:
         if last is not None:
             return last
         queries = self.queries(text, "valid")
-        check_enough(queries.count)
+        check_enough(queries.count, len(queries.documents))
         return queries

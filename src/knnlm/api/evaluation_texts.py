@@ -1,11 +1,5 @@
-"""Evaluation texts of a datastore: what its model reads in one, kept in the datastore's cache.
+"""Evaluation texts of a datastore: what its model reads in one, kept in the datastore's cache."""
 
-Without a name it is another split of the text that the datastore was built from. If that is a
-folder that was divided, and has moved, its new path names it: the folder is recognized by its files
-and divided as before.
-"""
-
-import dataclasses
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,24 +7,22 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
-from knnlm.api.overlap import without_overlap
+from knnlm.api.overlap import text_overlap, without_overlap
+from knnlm.api.own_text import own_text, part_of_own
 from knnlm.datastore import MANIFEST, ChangedText, Entries, build_entries, open_entries
 from knnlm.errors import DamagedError, KnnlmError, UsageError
 from knnlm.evaluation import choose_settings, load_settings
 from knnlm.files import fingerprint, read_json
 from knnlm.hidden_states import StateReader
 from knnlm.models import LanguageModel
-from knnlm.progress import log, no_messages
+from knnlm.progress import log
 from knnlm.text import (
     EmptySplit,
-    Files,
-    FolderSplit,
     Source,
     Split,
     Text,
     encode_prompt,
     open_text,
-    text_from_json,
 )
 
 CACHE = "cache/states"
@@ -60,7 +52,7 @@ def read_text(
     """
     source = open_text(own_text(entries) if text is None else text, split)
     own = text is None
-    if not allow_overlap and (part := _part_of_own(entries, source, split)) is not None:
+    if not allow_overlap and (part := part_of_own(entries, source, split)) is not None:
         log.info(
             f"this is the folder that the datastore was built from: its '{split}' part is read, "
             "divided as before"
@@ -73,6 +65,19 @@ def read_text(
     except EmptySplit as error:
         advice = "build again with a larger share for it, or give another text with `text`"
         raise EmptySplit(error.split, error.percents, advice) from error
+
+
+def allowed_overlap(entries: Entries, text: Text | None, split: Split, lm: LanguageModel) -> float:
+    """Which share of an evaluation text is in the datastore, where that is allowed.
+
+    Args:
+        entries: The datastore.
+        text: The text; None is the datastore's own.
+        split: Which part of it.
+        lm: The datastore's model, for its tokenizer.
+    """
+    source = open_text(own_text(entries) if text is None else text, split)
+    return text_overlap(entries, source, lm).share
 
 
 def _read_queries(
@@ -117,66 +122,6 @@ def _softmax_temperature(folder: Path) -> float | None:
     """The T at which log p_LM is stored too, of a text that was read, or begun to be."""
     temperature = read_json(folder / MANIFEST)["meta"].get("softmax_temperature")
     return None if temperature is None else float(temperature)
-
-
-def own_text(entries: Entries) -> Text:
-    """The text that a datastore was built from, if it has splits.
-
-    Raises:
-        UsageError: It has none, or it is no longer where it was.
-    """
-    name = _own_name(entries)
-    if not name:
-        raise UsageError(
-            f"{entries.path} was built from a text without splits: give another text with `text`, "
-            "or build it from a folder with `split`"
-        )
-    paths = name.get("paths", [name["path"]] if "path" in name else [])
-    for path in paths:
-        if not Path(path).exists():
-            raise UsageError(
-                f"the text of {entries.path} is no longer at {path}: give its new path with `text`"
-            )
-    return text_from_json(name)
-
-
-def has_own_text(entries: Entries, split: Split, text: Text | None = None) -> bool:
-    """Whether the text that a datastore was built from is there and has documents in a split.
-
-    Args:
-        entries: The datastore.
-        split: Which part; only that of a folder is looked into.
-        text: Where the text may be now, instead of where it was.
-    """
-    try:
-        with no_messages():
-            source = open_text(own_text(entries) if text is None else text, split)
-            part = source if text is None else _part_of_own(entries, source, split)
-            return any(True for _ in part) if isinstance(part, FolderSplit) else part is not None
-    except KnnlmError:
-        return False
-
-
-def _part_of_own(entries: Entries, source: Source, split: Split) -> FolderSplit | None:
-    """A part of the folder that a datastore was built from, divided as it was then; None if the
-    files are not those of a divided folder: more than half of them, by name and checksum."""
-    name = _own_name(entries)
-    if name.get("kind") != "folder" or not isinstance(source, Files):
-        return None
-    built, here = (
-        {(file["name"], file["xxh3"]) for file in described.get("files", [])}
-        for described in (entries.meta["text"], source.describe())
-    )
-    if 2 * len(built & here) <= len(built):
-        return None
-    train, valid, test = name["split"]
-    files = dataclasses.replace(source, meta=name["meta"])
-    return FolderSplit(files, (train, valid, test), split)
-
-
-def _own_name(entries: Entries) -> dict[str, Any]:
-    """How a text with splits was named when the datastore was built; empty for others."""
-    return dict(entries.table.manifest["summary"].get("text") or {})
 
 
 def read_states(entries: Entries, lm: LanguageModel, text: str, key: str) -> NDArray[Any]:

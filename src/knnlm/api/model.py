@@ -9,7 +9,7 @@ import numpy as np
 
 from knnlm import defaults
 from knnlm.api.datastore import Datastore
-from knnlm.api.evaluation_texts import read_text
+from knnlm.api.evaluation_texts import allowed_overlap, read_text
 from knnlm.api.explain import explain_tokens
 from knnlm.api.results import EvaluationResult, Explanation, Generation
 from knnlm.api.settings import retrieval_of, retrieval_wishes, settings_of
@@ -193,7 +193,7 @@ class KNNLM:
         for tau in taus or ():
             check_temperature(tau)
         queries = self.store.queries(text, "valid", allow_overlap=allow_overlap)
-        check_enough(queries.count)
+        check_enough(queries.count, len(queries.documents))
         store, name = self.store, self.component_name
         control = fit_control(store.model.model, store.entries, queries)
         tuned = tune_best(candidates, queries, name=name, taus=taus, control=control).settings
@@ -250,7 +250,10 @@ class KNNLM:
             lm, t, u = store.model.model, control.softmax_temperature, control.unigram_share
             calibrated = control_logprobs(lm, store.entries, queries, t, u)
         evaluation = evaluate(self.component, queries, settings, calibrated)
-        return EvaluationResult.of(evaluation, settings)
+        overlap = (
+            allowed_overlap(store.entries, text, split, store.model) if allow_overlap else None
+        )
+        return EvaluationResult.of(evaluation, settings, overlap)
 
     @check_types
     def generate(

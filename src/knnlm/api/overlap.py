@@ -16,12 +16,13 @@ from knnlm.errors import DamagedError, UsageError
 from knnlm.evaluation import LARGE_SHARE, find_overlap
 from knnlm.files import fingerprint, read_json, write_json
 from knnlm.models import LanguageModel
-from knnlm.progress import log
+from knnlm.progress import counted, log
 from knnlm.text import Source, WithoutDocuments, decode_documents, encode_documents
 
 CACHE = "cache/overlap"
-FORMAT = 2
+FORMAT = 3
 _NOTED_SHARE = 0.01
+_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ class TextOverlap:
     documents_share: float
     total: int
     large: bool
+    sharing: list[str]
+    """The documents of the text that share most with the datastore."""
 
 
 def without_overlap(
@@ -52,11 +55,11 @@ def without_overlap(
     Raises:
         UsageError: Too much of it is in the datastore.
     """
-    overlap = _text_overlap(entries, text, lm)
+    overlap = text_overlap(entries, text, lm)
     rest = overlap.share - overlap.documents_share
     copies_only = len(overlap.documents) < overlap.total and rest < LARGE_SHARE
     if overlap.large and not (own_split and copies_only):
-        raise UsageError(_refusal(overlap))
+        raise UsageError(_refusal(overlap, own_split))
     if overlap.share >= _NOTED_SHARE or overlap.documents:
         log.warning(f"note: {overlap.share:.1%} of the text is in passages of the datastore too")
     if not overlap.documents:
@@ -68,7 +71,14 @@ def without_overlap(
     return WithoutDocuments(text, tuple(overlap.documents))
 
 
-def _text_overlap(entries: Entries, text: Source, lm: LanguageModel) -> TextOverlap:
+def text_overlap(entries: Entries, text: Source, lm: LanguageModel) -> TextOverlap:
+    """How much of a text is in a datastore; looked for once, then kept in its cache.
+
+    Args:
+        entries: The datastore.
+        text: The text.
+        lm: The datastore's model, for its tokenizer.
+    """
     identity = fingerprint({"text": text.describe(), "datastore": entries.fingerprint})
     file = entries.path / CACHE / f"{identity}.json"
     if file.is_file():
@@ -79,16 +89,17 @@ def _text_overlap(entries: Entries, text: Source, lm: LanguageModel) -> TextOver
         except (DamagedError, TypeError):
             log.warning(f"{file} is damaged; looking for overlap again")
     documents = list(encode_documents(lm.tokenizer, text))
-    counted = find_overlap(
+    found = find_overlap(
         list(decode_documents(lm.tokenizer, (document.tokens[1:] for document in documents))),
         decode_documents(lm.tokenizer, _stored(entries)),
     )
     overlap = TextOverlap(
-        share=counted.share,
-        documents=[documents[number].name for number in counted.documents],
-        documents_share=counted.documents_share,
-        total=counted.total,
-        large=counted.large,
+        share=found.share,
+        documents=[documents[number].name for number in found.documents],
+        documents_share=found.documents_share,
+        total=found.total,
+        large=found.large,
+        sharing=[documents[number].name for number in found.sharing[: _NAMED + 1]],
     )
     file.parent.mkdir(parents=True, exist_ok=True)
     fields = {"format": FORMAT, **asdict(overlap)}
@@ -104,20 +115,28 @@ def _stored(entries: Entries) -> Iterator[NDArray[np.int32]]:
         yield targets[start:stop]
 
 
-def _refusal(overlap: TextOverlap) -> str:
+def _refusal(overlap: TextOverlap, own_split: bool) -> str:
     share = f"{overlap.share:.0%} of the text"
-    subject = f"{share} is in the datastore, where every token retrieves itself"
     if overlap.documents:
-        subject = (
-            f"{_named(overlap.documents)} {_are(overlap.documents)} in the datastore, where every "
-            f"token retrieves itself ({share})"
+        named = f"{_named(overlap.documents)} {_are(overlap.documents)}"
+        subject = f"{named} in the datastore, where every token retrieves itself ({share})"
+    else:
+        more = " and others" if len(overlap.sharing) > _NAMED else ""
+        where = f"{', '.join(overlap.sharing[:_NAMED])}{more}"
+        subject = f"{share} ({where}) is in the datastore, where every token retrieves itself"
+    advice = "give another text"
+    if own_split:
+        advice = (
+            "it is a part of the datastore's own text, so build again without the copies, give "
+            "another text with `text`"
         )
-    return f"{subject}: give another text, or allow it with `allow_overlap`"
+    return f"{subject}: {advice}, or allow it with `allow_overlap`"
 
 
 def _named(names: list[str]) -> str:
-    more = f" and {len(names) - 3:,} others" if len(names) > 3 else ""
-    return f"{', '.join(names[:3])}{more}"
+    left = len(names) - _NAMED
+    more = f" and {counted(left, 'other')}" if left > 0 else ""
+    return f"{', '.join(names[:_NAMED])}{more}"
 
 
 def _are(names: list[Any]) -> str:

@@ -15,20 +15,25 @@ class EvaluationResult(Evaluation):
     """Perplexities of a text, and the settings they were measured with."""
 
     settings: TunedSettings
+    overlap: float | None = None
+    """Share of the text that is in the datastore, where that was allowed."""
 
     @classmethod
-    def of(cls, evaluation: Evaluation, settings: TunedSettings) -> "EvaluationResult":
+    def of(
+        cls, evaluation: Evaluation, settings: TunedSettings, overlap: float | None = None
+    ) -> "EvaluationResult":
         """An evaluation with its settings; their unit of τ is the text's if nobody tuned.
 
         Args:
             evaluation: The perplexities.
             settings: What they were measured with.
+            overlap: Share of the text that is in the datastore, where that was allowed.
 
         Returns:
             All fields of the evaluation, and the settings.
         """
         units = math.nan if evaluation.tau_units is None else evaluation.tau_units
-        return cls(**vars(evaluation), settings=replace(settings, tau_units=units))
+        return cls(**vars(evaluation), settings=replace(settings, tau_units=units), overlap=overlap)
 
     def as_json(self) -> dict[str, Any]:
         """The fields of `knnlm eval --json`."""
@@ -47,13 +52,13 @@ class EvaluationResult(Evaluation):
     def __str__(self) -> str:
         from knnlm.report.evaluation import evaluation_lines
 
-        return "\n".join(evaluation_lines(self, self.settings))
+        return "\n".join(evaluation_lines(self, self.settings, self.overlap))
 
     def _repr_html_(self) -> str:
         from knnlm.report.evaluation import evaluation_table
         from knnlm.report.html import table_fragment
 
-        return table_fragment(evaluation_table(self, self.settings))
+        return table_fragment(evaluation_table(self, self.settings, self.overlap))
 
 
 @dataclass(frozen=True)

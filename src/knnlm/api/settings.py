@@ -166,10 +166,8 @@ def _not_tuned(entries: Entries, component: str, wishes: dict[str, Any]) -> Knnl
         elif name != "exact" and not (name == "score" and wishes.get("index", "") is None):
             asked.append(f"`{name}` {value}")
     wanted = f" for {', '.join(asked)}" if asked else ""
-    with_them = " with the same settings" if asked else ""
     return KnnlmError(
-        f"{entries.path} is not tuned{wanted}: run `KNNLM.tune`{with_them} first, or give `lam` "
-        "and `tau`"
+        f"{entries.path} is not tuned{wanted}: run `KNNLM.tune` first, or give `lam` and `tau`"
     )
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from knnlm import defaults
 from knnlm.cli.groups import TextOptions
 from knnlm.cli.options import Device, Json, numbers, show
 from knnlm.errors import UsageError
@@ -35,11 +36,11 @@ AttModule = Annotated[
 Window = Annotated[
     int | None,
     typer.Option(
-        "--window", help="Tokens read at once; default all that the model can, at most 1024."
+        "--window", help="Tokens read at once; by default all that the model can, at most 1024."
     ),
 ]
 Stride = Annotated[
-    int | None, typer.Option("--stride", help="New tokens in each window; default half.")
+    int | None, typer.Option("--stride", help="New tokens in each window; by default half of it.")
 ]
 Logprobs = Annotated[
     bool, typer.Option("--logprobs", help="Also store log p_LM; runs the LM head.")
@@ -65,7 +66,9 @@ def build(
         typer.Option(
             "--split",
             help="Percents of the documents for datastore, validation and test, as in 90,5,5. "
-            "tune and eval then need no text; if the folder has moved, --text with its new path.",
+            "A hash of its name decides where a document goes, so small folders are divided "
+            "unevenly. tune and eval then need no text; if the folder has moved, give them its "
+            "new path with --text.",
         ),
     ] = None,
     meta: Annotated[
@@ -89,7 +92,8 @@ def build(
 ) -> None:
     """Store the hidden states that predicted each token of a text.
 
-    They are the datastore. An interrupted build resumes with the same command.
+    These and the tokens that followed are the datastore. An interrupted build resumes with the same
+    command.
 
     Example: knnlm build model --text docs/ --split 90,5,5 --out store
     """
@@ -159,10 +163,12 @@ def _show(store: "Datastore", text: TextOptions, json: bool) -> None:
         "window": entries.meta["window"],
         "stride": entries.meta["stride"],
     }
+    following = f"next: knnlm tune {path}{text.flag_for('valid', entries)}"
+    if len(store) >= defaults.MANY_ENTRIES:
+        following += f", or knnlm index {path} first to search faster"
     lines = [
         f"{path}: {len(store):,} entries from {counted(documents, 'document')} "
         f"({entries.words:,} words), keys {', '.join(store.keys)}",
-        f"next: knnlm tune {path}{text.flag_for('valid', store)}, or knnlm index {path} first to "
-        "search faster",
+        following,
     ]
     show(json, fields, lines)

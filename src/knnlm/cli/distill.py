@@ -24,7 +24,7 @@ Name = Annotated[
     str | None,
     typer.Option(
         "--name",
-        help="What to call it (its kind, and the key if given); an older one is replaced.",
+        help="Its name; by default its kind, and the key if given. An older one is replaced.",
     ),
 ]
 Kind = Annotated[
@@ -39,7 +39,7 @@ Size = Annotated[
     int | None,
     typer.Option(
         "--size",
-        help=f"Clusters (the least of {CLUSTERS_PER_TOKEN} for each vocabulary entry, 1 for "
+        help=f"Clusters (the smallest of {CLUSTERS_PER_TOKEN} for each vocabulary entry, 1 for "
         f"{ENTRIES_PER_CLUSTER} entries, {MAX_CLUSTERS:,}), embeddings of a head for each "
         f"vocabulary entry (1), softmaxes (2), or inner width of an mlp ({MLP_WIDTHS} × width).",
     ),
@@ -48,7 +48,7 @@ SoftTargets = Annotated[
     float | None,
     typer.Option(
         "--soft-targets",
-        help="Share of the loss that the votes of neighbors in other documents have, 0 to 1 (0).",
+        help="Weight in the loss of the votes of neighbors from other documents, 0 to 1 (0).",
     ),
 ]
 Epochs = Annotated[
@@ -62,8 +62,8 @@ Mix = Annotated[
     str | None,
     typer.Option(
         "--mix",
-        help="Mix these components of the datastore instead of making one: names with commas "
-        "between them; knn is the neighbors.",
+        help="Mix these components of the datastore instead of making one: names separated "
+        "by commas; knn stands for the neighbors.",
     ),
 ]
 
@@ -87,7 +87,7 @@ def distill(
     mix: Mix = None,
     seed: Annotated[
         int | None,
-        typer.Option("--seed", help="Seed of the start and of the order of entries (0)."),
+        typer.Option("--seed", help="Seed of initial values and of the order of entries (0)."),
     ] = None,
     device: Device = None,
     json: Json = False,
@@ -125,7 +125,7 @@ def distill(
             epochs=epochs,
             seed=seed or 0,
         )
-    test, quoted = text.flag_for("test", opened), shlex.quote(str(store))
+    test, quoted = text.flag_for("test", opened.entries), shlex.quote(str(store))
     lines = [*_lines(made, opened), f"next: knnlm eval {quoted}{test} --component {made.name}"]
     fields = made.settings.as_json()
     del fields["retrieval"]

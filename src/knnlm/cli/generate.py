@@ -17,7 +17,7 @@ Prompt = Annotated[
     str, typer.Argument(metavar="PROMPT", help="The text to continue; - reads it from stdin.")
 ]
 Compare = Annotated[
-    bool, typer.Option("--compare", help="Show the base LM beside it, with the same seed.")
+    bool, typer.Option("--compare", help="Also show what the base LM writes, with the same seed.")
 ]
 Chat = Annotated[
     bool, typer.Option("--chat", help="Answer PROMPT as a message, with the chat template.")
@@ -33,21 +33,23 @@ class SamplingOptions:
         int, typer.Option("--max-new-tokens", help="How many tokens to add.")
     ] = 64
     sample: Annotated[
-        bool, typer.Option("--sample", help="Draw tokens, instead of the most probable.")
+        bool, typer.Option("--sample", help="Sample, instead of taking the most probable tokens.")
     ] = False
     temperature: Annotated[
-        float | None, typer.Option("--temperature", help="Draw, at this temperature of P.")
+        float | None, typer.Option("--temperature", help="Sample at this temperature of P.")
     ] = None
     top_p: Annotated[
         float | None,
-        typer.Option("--top-p", help="Draw from this share of P."),
+        typer.Option("--top-p", help="Sample from the likeliest tokens with this share of P."),
     ] = None
-    top_k: Annotated[int | None, typer.Option("--top-k", help="Draw from this many tokens.")] = None
-    beams: Annotated[int, typer.Option("--beams", help="Width of a beam search; 1: none.")] = 1
+    top_k: Annotated[
+        int | None, typer.Option("--top-k", help="Sample from this many of the likeliest tokens.")
+    ] = None
+    beams: Annotated[int, typer.Option("--beams", help="Width of a beam search; 1 means none.")] = 1
     repetition_penalty: Annotated[
-        float, typer.Option("--repetition-penalty", help="Above 1: fewer repeats.")
+        float, typer.Option("--repetition-penalty", help="Above 1, tokens are repeated less.")
     ] = 1.0
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the draws.")] = 0
+    seed: Annotated[int, typer.Option("--seed", help="Seed for sampling.")] = 0
 
 
 def generate(
@@ -63,7 +65,8 @@ def generate(
 ) -> None:
     """Continue a text with the datastore's model and neighbors.
 
-    The new text streams to stdout as it comes. What spells a special token in PROMPT stays text.
+    The new text streams to stdout as it comes. Special tokens
+    that are spelled out in PROMPT are read as plain text.
 
     Example: knnlm generate store "The with statement" --compare
     """

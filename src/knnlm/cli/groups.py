@@ -25,7 +25,8 @@ from knnlm.progress import log
 from knnlm.ranges import check_k, check_lambda, check_temperature
 
 if TYPE_CHECKING:
-    from knnlm.api import KNNLM, Datastore
+    from knnlm.api import KNNLM
+    from knnlm.datastore import Entries
     from knnlm.text import Split, Text
 
 
@@ -80,7 +81,7 @@ class TextOptions:
         check_paths(self.text or [])
         return self.text or None
 
-    def flag_for(self, split: "Split", store: "Datastore") -> str:
+    def flag_for(self, split: "Split", entries: "Entries") -> str:
         """The flag that names a split for a datastore's next command, after a space.
 
         Empty where the datastore knows its own text; the same `--text` where that has moved;
@@ -88,11 +89,11 @@ class TextOptions:
         """
         from knnlm.api import has_own_text
 
-        if has_own_text(store.entries, split):
+        if has_own_text(entries, split):
             return ""
         if self.embedded:
             return " --embedded"
-        if self.text and has_own_text(store.entries, split, self.text):
+        if self.text and has_own_text(entries, split, self.text):
             return f" --text {shlex.join(map(str, self.text))}"
         return f" --text {split.upper()}"
 
@@ -103,7 +104,10 @@ class EvaluationTextOptions(TextOptions):
 
     allow_overlap: Annotated[
         bool,
-        typer.Option("--allow-overlap", help="Take a text that is in the datastore too."),
+        typer.Option(
+            "--allow-overlap",
+            help="Take a text although it is in the datastore; it retrieves itself.",
+        ),
     ] = False
 
 
@@ -142,6 +146,14 @@ class ModelOptions:
         given: dict[str, Any] = dataclasses.asdict(self)
         given |= {} if settings is None else dataclasses.asdict(settings)
         return KNNLM(store, **{**given, "component": self.component or "knn"})
+
+    def flags(self) -> str:
+        """The same options for another command of the datastore, after a space; the device apart,
+        which is no part of what is tuned."""
+        names = ("component", "key", "metric", "index", "score", "model")
+        values = {name: getattr(self, name) for name in names}
+        given = [f" --{name} {shlex.quote(value)}" for name, value in values.items() if value]
+        return "".join(given) + (" --exact" if self.exact else "")
 
     def _check(self, store: Path, settings: "SettingOptions | None") -> None:
         """Say what is wrong with the datastore or the settings before model libraries are imported,

@@ -15,7 +15,8 @@ def index(
     ] = None,
     metric: Annotated[str, typer.Option("--metric", help="l2 or ip (inner product).")] = "l2",
     factory: Annotated[
-        str | None, typer.Option("--factory", help="FAISS factory string; default by size.")
+        str | None,
+        typer.Option("--factory", help="FAISS factory string; by default chosen by size."),
     ] = None,
     nprobe: Annotated[
         int, typer.Option("--nprobe", help="Lists visited by each search.")

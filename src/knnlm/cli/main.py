@@ -3,6 +3,7 @@
 0 done; 1 could not do it; 2 wrong usage. Verbs import heavy libraries when they run, so that --help
 is fast."""
 
+import dataclasses
 import gc
 import importlib
 import importlib.util
@@ -27,7 +28,7 @@ from knnlm.cli import (
     tune,
     verify,
 )
-from knnlm.cli.groups import by_option
+from knnlm.cli.groups import ModelOptions, TextOptions, by_option
 from knnlm.errors import KnnlmError
 from knnlm.files import shorten_paths
 from knnlm.progress import messages_on_stderr
@@ -44,6 +45,8 @@ _VERBS = {
     "train": "train",
 }
 """The verb that does what a method of the library does."""
+_NOTHING_TO_RESUME = ("generate", "serve", "info", "verify")
+"""Verbs that begin again, whatever an interrupted one did."""
 _OTHER_PACKAGES = ("knnlm_paper",)
 _SEVERAL = ("--text", "--valid")
 _SWITCHES = (
@@ -152,12 +155,14 @@ def in_commands(message: str, arguments: list[str]) -> str:
     command: Any = typer.main.get_command(app)
     verbs = {name: _flags(verb) for name, verb in command.commands.items()}
     verb = next((word for word in arguments if word in verbs), "")
-    own, store = verbs.get(verb, {}), _store(command, verb, arguments)
+    own, given = verbs.get(verb, {}), _given(command, verb, arguments)
+    store = "" if given.get("store") is None else f" {shlex.quote(str(given['store']))}"
 
     def command_or_flag(quoted: re.Match[str]) -> str:
         name = quoted[1]
         if name in _VERBS:
-            return f"'knnlm {_VERBS[name]}{'' if name == 'train' else store}'"
+            flags = _tuning_flags(given) if name == "KNNLM.tune" else ""
+            return f"'knnlm {_VERBS[name]}{'' if name == 'train' else store}{flags}'"
         others = {flags[name] for flags in verbs.values() if name in flags}
         return own.get(name, others.pop() if len(others) == 1 else name)
 
@@ -172,14 +177,30 @@ def _flags(verb: Any) -> dict[str, str]:
     }
 
 
-def _store(command: Any, verb: str, arguments: list[str]) -> str:
-    """The STORE that a verb was given, after a space, for commands that are advised."""
+def _given(command: Any, verb: str, arguments: list[str]) -> dict[str, Any]:
+    """What the parameters of a verb were given, for commands that are advised."""
     if not verb:
+        return {}
+    words = spread_texts(arguments)
+    words = words[words.index(verb) + 1 :]
+    context = command.commands[verb].make_context(verb, words, resilient_parsing=True)
+    return dict(context.params)
+
+
+def _tuning_flags(given: dict[str, Any]) -> str:
+    """What `knnlm tune` needs to tune a datastore as another command wants it, after a space: a
+    text, where the datastore has none of its own, and the same retrieval or component."""
+    from knnlm.datastore import open_entries
+
+    if given.get("store") is None:
         return ""
-    given = arguments[arguments.index(verb) + 1 :]
-    context = command.commands[verb].make_context(verb, list(given), resilient_parsing=True)
-    store = context.params.get("store")
-    return "" if store is None else f" {shlex.quote(str(store))}"
+    named = {name: given[name] for name in ("text", "dataset", "embedded") if name in given}
+    options: dict[str, Any] = {f.name: given.get(f.name) for f in dataclasses.fields(ModelOptions)}
+    try:
+        text = TextOptions(**named).flag_for("valid", open_entries(given["store"]))
+    except KnnlmError:
+        return ""
+    return text + (ModelOptions(**options).flags() if "component" in given else "")
 
 
 def main() -> None:
@@ -229,9 +250,8 @@ def run(arguments: list[str]) -> int:
             return int(error.exit_code)
         raise
     if outcome == _INTERRUPTED:
-        print(
-            "knnlm: interrupted: run the same command again to resume",
-            file=sys.stderr,
-        )
+        resumes = arguments[:1] and arguments[0] not in _NOTHING_TO_RESUME
+        advice = ": run the same command again to resume" if resumes else ""
+        print(f"knnlm: interrupted{advice}", file=sys.stderr)
         return 1
     return outcome if isinstance(outcome, int) else 0

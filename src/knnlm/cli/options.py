@@ -17,7 +17,7 @@ Model = Annotated[
 ]
 Device = Annotated[
     str | None,
-    typer.Option("--device", help="cpu, cuda, cuda:1 …; default cuda where there is one."),
+    typer.Option("--device", help="cpu, cuda, cuda:1 …; by default cuda if there is one."),
 ]
 
 

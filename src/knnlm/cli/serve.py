@@ -9,6 +9,7 @@ import typer
 from knnlm.cli.groups import ModelOptions, SettingOptions
 from knnlm.cli.options import Json, StorePath, show
 from knnlm.errors import UsageError
+from knnlm.progress import log
 
 if TYPE_CHECKING:
     from knnlm.api import KNNLM
@@ -27,7 +28,7 @@ class ServerOptions:
         Path | None,
         typer.Option(
             "--token-file",
-            help="File with a bearer token that clients must send. Needed beyond this machine.",
+            help="File with a bearer token that clients must send. Needed to serve other machines.",
         ),
     ] = None
     public: Annotated[
@@ -38,11 +39,11 @@ class ServerOptions:
         typer.Option(
             "--allow-host",
             metavar="NAME",
-            help="Also answer to this name: that of a proxy in front. May be repeated.",
+            help="Also answer requests to this host name, as of a proxy in front (repeatable).",
         ),
     ] = None
     name: Annotated[
-        str | None, typer.Option("--name", help="The model's name; default the datastore's.")
+        str | None, typer.Option("--name", help="The model's name; by default the datastore's.")
     ] = None
     batch: Annotated[
         int, typer.Option("--batch", min=1, max=256, help="Texts that are continued at once.")
@@ -50,11 +51,14 @@ class ServerOptions:
     waiting: Annotated[
         int,
         typer.Option(
-            "--waiting", min=0, max=10_000, help="Requests that may wait; others get 429."
+            "--waiting", min=0, max=10_000, help="Requests that may wait; further ones get 429."
         ),
     ] = 64
     log_texts: Annotated[
-        bool, typer.Option("--log-texts", help="Write prompts to the log, which is off else.")
+        bool,
+        typer.Option(
+            "--log-texts", help="Write prompts to the log; without it they are not logged."
+        ),
     ] = False
 
     def address(self) -> "Address":
@@ -79,14 +83,17 @@ class ServerOptions:
         def ready(url: str) -> None:
             show(as_json, {"url": url, "openai": f"{url}/v1"}, _lines(url) if not as_json else [])
 
-        serve(
-            knnlm,
-            address,
-            name=self.name,
-            log_texts=self.log_texts,
-            on_ready=ready,
-            capacity=Capacity(batch=self.batch, waiting=self.waiting),
-        )
+        try:
+            serve(
+                knnlm,
+                address,
+                name=self.name,
+                log_texts=self.log_texts,
+                on_ready=ready,
+                capacity=Capacity(batch=self.batch, waiting=self.waiting),
+            )
+        except KeyboardInterrupt:  # how a server is meant to be stopped
+            log.info("stopped")
 
 
 def serve(
@@ -112,7 +119,7 @@ def explore(
     model: ModelOptions,
     store: Annotated[
         Path | None,
-        typer.Argument(metavar="[STORE]", help="Folder made by knnlm build; default the demo's."),
+        typer.Argument(metavar="STORE", help="Folder made by knnlm build; by default the demo's."),
     ] = None,
     json: Json = False,
 ) -> None:

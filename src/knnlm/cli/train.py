@@ -18,10 +18,10 @@ def train(
         typer.Option(
             "--valid",
             metavar="PATH",
-            help="Validation text (repeatable); default: the text's own, or 5% held out.",
+            help="Validation text (repeatable); by default the text's own, or 5% held out.",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Another seed is another model.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Seed; another one gives another model.")] = 0,
     json: Json = False,
 ) -> None:
     """Train a tokenizer and a base LM from scratch.

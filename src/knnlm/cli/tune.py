@@ -13,7 +13,7 @@ from knnlm.ranges import check_k, check_temperature
 
 Ks = Annotated[
     str | None,
-    typer.Option("--k", help=f"Neighbors ({defaults.K}); of several, as in 64,1024, the best."),
+    typer.Option("--k", help=f"Neighbors ({defaults.K}); several, as in 64,1024: the best."),
 ]
 Taus = Annotated[
     str | None,
@@ -45,17 +45,18 @@ def tune(
         check_temperature(tau)
     named = text.optional()  # a mistake there is told before model libraries are imported
     knnlm = model.open(store)
-    from knnlm.report.evaluation import tuning_lines
+    from knnlm.api import allowed_overlap
+    from knnlm.report.evaluation import overlap_lines, tuning_lines
 
     tuned = knnlm.tune(named, k=ks, taus=grid, allow_overlap=text.allow_overlap).settings
     fields = tuned.as_json()
-    fields = {**(fields.pop("retrieval") or {}), **fields}
-    following = f"knnlm eval {shlex.quote(str(store))}{text.flag_for('test', knnlm.store)}"
-    for name in ("component", "key", "metric", "index", "score"):
-        value = getattr(model, name)
-        following += f" --{name} {value}" if value else ""
-    following += " --exact" if model.exact else ""
-    show(json, fields, [*tuning_lines(tuned), f"next: {following}"])
+    overlap = None
+    if text.allow_overlap:
+        overlap = allowed_overlap(knnlm.store.entries, named, "valid", knnlm.store.model)
+    fields = {**(fields.pop("retrieval") or {}), **fields, "overlap": overlap}
+    following = f"knnlm eval {shlex.quote(str(store))}{text.flag_for('test', knnlm.store.entries)}"
+    lines = [*tuning_lines(tuned), *overlap_lines(overlap)]
+    show(json, fields, [*lines, f"next: {following}{model.flags()}"])
 
 
 def _whole_numbers(given: str | None) -> list[int] | None:

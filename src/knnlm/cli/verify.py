@@ -6,7 +6,7 @@ from knnlm.cli.options import Json, StorePath, show
 def verify(store: StorePath, json: Json = False) -> None:
     """Compare every byte of a datastore with its checksum.
 
-    Indexes, components and caches too. Damage ends it with exit code 1.
+    Indexes, components and caches are checked too. If something is damaged, the exit code is 1.
 
     Example: knnlm verify store
     """

@@ -25,7 +25,7 @@ from knnlm.datastore.entries import (
 )
 from knnlm.datastore.estimate import estimate_build
 from knnlm.datastore.table import CHECKPOINT, MANIFEST, ColumnType, Table, open_table
-from knnlm.datastore.table_writer import TableWriter
+from knnlm.datastore.table_writer import OtherTable, TableWriter
 from knnlm.errors import KnnlmError
 from knnlm.files import canonical, write_lock
 from knnlm.hidden_states import (
@@ -191,8 +191,14 @@ def _build(
     if "tempered_logprob" in options.logprobs:
         meta["softmax_temperature"] = options.logprobs["tempered_logprob"]
     columns = _columns(reader, options)
-    if TableWriter(out, ENTRIES_KIND, columns, meta).manifest["complete"]:
-        return  # without the lock: reading needs none
+    try:
+        if TableWriter(out, ENTRIES_KIND, columns, meta).manifest["complete"]:
+            return  # without the lock: reading needs none
+    except OtherTable as error:
+        advice = "choose another `path`, or delete that one and build again"
+        if "text" in error.difference.split():
+            advice = f"documents cannot be added to a datastore, so {advice}"
+        raise OtherTable(error.path, error.difference, advice) from error
     with write_lock(out), TableWriter(out, ENTRIES_KIND, columns, meta) as writer:
         # another process may have finished it before we held the lock
         if not writer.manifest["complete"]:

@@ -34,6 +34,16 @@ from knnlm.files import (
 from knnlm.progress import log
 
 
+class OtherTable(KnnlmError):
+    """A folder holds a table that was made from something else."""
+
+    def __init__(
+        self, path: Path, difference: str, advice: str = "choose another folder or delete that one"
+    ) -> None:
+        self.path, self.difference = path, difference
+        super().__init__(f"{path} was made from something else ({difference}): {advice}")
+
+
 class TableWriter:
     """Appends rows to a table, and resumes one that is unfinished.
 
@@ -253,8 +263,5 @@ class TableWriter:
             return None
         stored = read_manifest(self.path, head["kind"])
         if {key: stored[key] for key in head} != head:
-            raise KnnlmError(
-                f"{self.path} was made from something else ({difference(stored, head)}): choose "
-                "another folder or delete that one"
-            )
+            raise OtherTable(self.path, difference(stored, head))
         return stored

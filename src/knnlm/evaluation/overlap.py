@@ -44,12 +44,14 @@ class Overlap(NamedTuple):
         documents: Numbers of the documents that are in the datastore as a whole.
         documents_share: Share of the text's letters that those documents have.
         total: How many documents the text has.
+        sharing: Numbers of the documents that share runs, the one with most letters in them first.
     """
 
     share: float
     documents: tuple[int, ...]
     documents_share: float
     total: int
+    sharing: tuple[int, ...] = ()
 
     @property
     def large(self) -> bool:
@@ -80,7 +82,8 @@ def find_overlap(documents: Sequence[str], stored: Iterable[str]) -> Overlap:
     shared = runs.shared()
     copies = [number for number, content in short.items() if content and content in known]
     shared |= np.isin(numbers, copies)
-    shares = np.bincount(numbers, weights=shared, minlength=len(documents)) / np.maximum(counts, 1)
+    in_runs = np.bincount(numbers, weights=shared, minlength=len(documents))
+    shares = in_runs / np.maximum(counts, 1)
     whole = (shares >= WHOLE) & (counts >= LEAST_LETTERS)
     # a document without a letter is as long as its characters
     weights = np.where(counts > 0, counts, [len(document) for document in documents])
@@ -92,6 +95,7 @@ def find_overlap(documents: Sequence[str], stored: Iterable[str]) -> Overlap:
         documents=tuple(np.flatnonzero(whole).tolist()),
         documents_share=float(weights[whole].sum() / total),
         total=len(documents),
+        sharing=tuple(n for n in np.argsort(-in_runs, kind="stable").tolist() if in_runs[n] > 0),
     )
 
 

@@ -25,10 +25,12 @@ from knnlm.evaluation.metrics import perplexity
 from knnlm.evaluation.mixing import fit_lambda, mix
 from knnlm.evaluation.settings import CalibratedSettings, TunedSettings
 from knnlm.files import fingerprint
-from knnlm.progress import log
+from knnlm.progress import counted, log
 from knnlm.ranges import check_temperature
 
 LEAST_TOKENS, FEW_TOKENS = 50, 1000
+FEW_DOCUMENTS = 5
+"""What fits fewer documents than this may be a property of theirs."""
 _COARSE = tuple(2.0**e for e in range(-8, 9, 2))
 _WIDEST = 2.0**24
 
@@ -112,8 +114,12 @@ def _tune_on(
     )
 
 
-def check_enough(tokens: int) -> None:
+def check_enough(tokens: int, documents: int) -> None:
     """Say that what is fitted on little text fits nothing else.
+
+    Args:
+        tokens: How many tokens the validation text has.
+        documents: How many documents.
 
     Raises:
         UsageError: If it is a handful of tokens: settings of a longer text would be replaced.
@@ -127,6 +133,11 @@ def check_enough(tokens: int) -> None:
         log.warning(
             f"note: fitted on only {tokens:,} tokens, which says little of other text: give a "
             "longer text"
+        )
+    elif documents < FEW_DOCUMENTS:
+        log.warning(
+            f"note: fitted on only {counted(documents, 'document')}, which may be unlike others: "
+            "give more documents"
         )
 
 

@@ -8,6 +8,8 @@ from knnlm import formats
 from knnlm.evaluation import Evaluation, TunedSettings
 from knnlm.report.document import Cell, Column, Table
 
+_NOTED_SHARE = 0.005  # less is 0 %
+
 
 def tuning_lines(settings: TunedSettings) -> list[str]:
     """Settings, and what they gave on the validation text."""
@@ -15,6 +17,20 @@ def tuning_lines(settings: TunedSettings) -> list[str]:
     lines = [str(settings), settings.validation]
     other = "neighbors" if settings.retrieval is not None else settings.component
     return lines if control is None else [*lines, control.validation(other)]
+
+
+def overlap_lines(overlap: float | None) -> list[str]:
+    """That numbers are of a text which is in the datastore; nothing where it is not.
+
+    Args:
+        overlap: Share of the text that is in the datastore, where that was allowed.
+    """
+    if overlap is None or overlap < _NOTED_SHARE:
+        return []
+    return [
+        f"beware: {overlap:.0%} of this text is in the datastore and retrieves itself, so these "
+        "numbers say little about other text"
+    ]
 
 
 class _Row(NamedTuple):
@@ -49,7 +65,9 @@ def _rows(e: Evaluation, settings: TunedSettings) -> list[_Row]:
     ]
 
 
-def evaluation_lines(evaluation: Evaluation, settings: TunedSettings) -> list[str]:
+def evaluation_lines(
+    evaluation: Evaluation, settings: TunedSettings, overlap: float | None = None
+) -> list[str]:
     """Settings, perplexities with their changes, and what the component does alone."""
     e = evaluation
     shares = f"coverage {e.coverage:.1%}, helping {e.helping:.1%}"
@@ -64,6 +82,7 @@ def evaluation_lines(evaluation: Evaluation, settings: TunedSettings) -> list[st
     return [
         str(settings),
         f"{e.tokens:,} tokens; perplexity per token ({interval})",
+        *overlap_lines(overlap),
         *(f"  {row.name:<{width}} {_numbers(row)}".rstrip() for row in rows),
         f"  {alone:<{width}} {formats.perplexity(e.component_ppl):>8}  ({shares})",
         *_control_lines(e, settings),
@@ -86,7 +105,9 @@ def _interval(ratios: tuple[float, float] | None) -> str:
     return "" if ratios is None else formats.change_interval(ratios)
 
 
-def evaluation_table(evaluation: Evaluation, settings: TunedSettings) -> Table:
+def evaluation_table(
+    evaluation: Evaluation, settings: TunedSettings, overlap: float | None = None
+) -> Table:
     """Perplexities of the LM and the calibrated LM, alone and mixed, and the oracle's."""
     rows = [*_rows(evaluation, settings), _Row("oracle", evaluation.oracle_ppl)]
     cells = tuple(
@@ -98,4 +119,5 @@ def evaluation_table(evaluation: Evaluation, settings: TunedSettings) -> Table:
         Column("perplexity per token", "number"),
         Column("change (95 % interval)", "number"),
     )
-    return Table(columns, cells, f"{settings}; {evaluation.tokens:,} tokens", best=1)
+    caption = "; ".join([f"{settings}; {evaluation.tokens:,} tokens", *overlap_lines(overlap)])
+    return Table(columns, cells, caption, best=1)
