@@ -34,7 +34,7 @@ def test_the_second_tab_survives_a_reload(page: Page, url: str) -> None:
     assert page.url.endswith("#compare")
     page.click("#tab-explain")
     expect(page.locator("#passage .token").first).to_be_visible()
-    assert "#explain?example=" in page.url
+    assert "#explain?text=" in page.url
 
 
 def test_a_beginning_and_its_length_survive_a_reload(page: Page, url: str) -> None:

@@ -59,7 +59,7 @@
     const options = EXAMPLES.examples.map(({ name }) => element("option", { value: name }, name));
     const recorded = { label: `recorded with ${EXAMPLES.recorded_with}` };
     $("example").replaceChildren(
-      element("option", { value: "" }, "choose one"),
+      element("option", { value: "" }, "a recorded example"),
       element("optgroup", recorded, ...options));
     foldSettings();
     listenToExplain();

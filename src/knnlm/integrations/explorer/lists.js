@@ -89,5 +89,5 @@ const lists = (() => {
   /** With one digit; what is less is not shown as nothing. */
   const share = (p) => (p < 0.0005 ? "<0.1 %" : `${(100 * p).toFixed(1)} %`);
 
-  return { fillDocuments, draw };
+  return { fillDocuments, draw, share };
 })();

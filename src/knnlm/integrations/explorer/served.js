@@ -54,7 +54,7 @@ const served = (() => {
       const { settings } = explain.state;
       $("source").textContent = `A passage of ${name}, a document of this datastore.`
         + (settings.without >= 0 ? " Its own document is left out, or it would find itself." : "")
-        + " Or write a text of your own.";
+        + " One passage says little; write a text of your own.";
     }, () => explainPassage(wanted));
   }
 
