@@ -1,7 +1,7 @@
 """Makes the explorer's examples: real texts, scored by a running server, in one file of a page.
 
     knnlm serve STORE --exact --port 8017 &
-    python docs/explorer_examples.py http://127.0.0.1:8017 "About the model and its text." SOURCE NAMES
+    python docs/explorer_examples.py http://127.0.0.1:8017 "About model and text." SOURCE NAMES
 
 The texts are below: none of them is in the Python documentation, all speak of what it speaks of.
 SOURCE is an address where a reader finds such documents: the page links to it. NAMES says in a few

@@ -73,7 +73,6 @@ def set_slider(page: Page, name: str, value: float) -> None:
     )
 
 
-
 def test_it_works_from_a_file_too(page: Page) -> None:
     page.goto((FOLDER / "index.html").as_uri())
     expect(page.locator("#panel .neighbors li").first).to_be_visible()

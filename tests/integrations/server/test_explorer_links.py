@@ -111,6 +111,7 @@ def test_a_late_answer_does_not_take_the_visitor_away(page: Page, url: str) -> N
         held.append(route)
 
     page.goto(url)
+    page.locator("#panel .neighbors li").first.wait_for()  # the passage that it opens on
     page.route("**/api/score", hold)
     page.fill("#text", TEXT)
     page.click("#go")

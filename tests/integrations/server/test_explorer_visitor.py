@@ -5,7 +5,7 @@ import re
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from knnlm.integrations.server.pages import FOLDER
 from tests.integrations.server import test_explorer
@@ -56,6 +56,21 @@ def test_what_a_visitor_writes_is_not_replaced(page: Page, url: str) -> None:
     page.click("#go")
     expect(page.locator("#passage .token").first).to_be_visible(timeout=20_000)
     expect(page.locator("#text")).to_have_value(TEXT)
+
+
+def test_a_late_answer_does_not_follow_an_error(page: Page, url: str) -> None:
+    held: list[Route] = []
+    page.route("**/api/score", lambda route: held.append(route))
+    with page.expect_request("**/api/score"):
+        page.goto(url)
+    page.fill("#text", "  ")
+    page.click("#go")
+    expect(page.locator("#status")).to_have_text("Paste a text first.")
+    for route in held:
+        route.continue_()
+    page.wait_for_timeout(500)
+    expect(page.locator("#status")).to_have_text("Paste a text first.")
+    expect(page.locator("#result")).to_be_hidden()
 
 
 def test_examples_are_marked_as_recorded_elsewhere(page: Page, url: str) -> None:
@@ -174,6 +189,7 @@ def test_a_phone_shows_tabs_in_a_line_and_the_text_on_the_first_screen(
     [
         ("indiff has another", True, "… has another"),
         (" notion of", True, "… notion of"),
+        ("s.\n\nA class", True, "… A class"),
         ("The first words", False, "The first words"),
         ("", True, "…"),
         ("word", True, "…word"),

@@ -21,7 +21,7 @@ const explain = (() => {
     say("status", message);
     try {
       await act(asking.signal);
-      say("status", "");
+      if (!asking.signal.aborted) say("status", "");
     } catch (error) {
       if (error.name !== "AbortError") clear();
       server.tellError("status", error, again);
@@ -47,8 +47,9 @@ const explain = (() => {
     show(answer, { text }, wanted);
   }
 
-  /** Nothing is shown: what was shown is not about the text that stands above it. */
+  /** Nothing is shown, and no answer is awaited: neither is about the text that stands above. */
   function clear() {
+    state.asking?.abort();
     state.result = null;
     $("result").hidden = true;
     $("example").value = "";

@@ -14,7 +14,8 @@ const passages = (() => {
     const kept = text.slice(-SHOWN_BEFORE);
     if (!isCut && kept === text) return text;
     const part = /^\S*(?=\s)/u.exec(kept)?.[0] ?? "";
-    return "…" + (part.length <= LONGEST_WORD ? kept.slice(part.length) : kept);
+    const rest = part.length <= LONGEST_WORD ? kept.slice(part.length) : kept;
+    return /^\s/u.test(rest) ? `… ${rest.trimStart()}` : `…${rest}`;
   }
 
   /** The text behind an entry, up to the end of a word. */
