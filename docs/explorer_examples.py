@@ -1,10 +1,11 @@
 """Makes the explorer's examples: real texts, scored by a running server, in one file of a page.
 
     knnlm serve STORE --exact --port 8017 &
-    python docs/explorer_examples.py http://127.0.0.1:8017 "About the model and its text." SOURCE
+    python docs/explorer_examples.py http://127.0.0.1:8017 "About model and text." SOURCE NAMES
 
 The texts are below: none of them is in the Python documentation, all speak of what it speaks of.
-SOURCE is an address where a reader finds such documents: the page links to it. Scores and
+SOURCE is an address where a reader finds such documents: the page links to it. NAMES says in a few
+words what the examples were recorded with ("SmolLM2 and Python's documentation"). Scores and
 log-probabilities are rounded; the page still gives P to three digits."""
 
 import json
@@ -36,11 +37,10 @@ TEXTS = {
 }
 
 
-def ask(url: str, path: str, body: dict[str, Any]) -> Any:
+def ask(url: str, path: str, body: dict[str, Any] | None = None) -> Any:
     """The server's answer."""
-    request = urllib.request.Request(
-        url + path, json.dumps(body).encode(), {"content-type": "application/json"}
-    )
+    sent = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url + path, sent, {"content-type": "application/json"})
     with urllib.request.urlopen(request) as answer:
         return json.load(answer)
 
@@ -58,10 +58,16 @@ def example(url: str, name: str, text: str, about: str) -> dict[str, Any]:
     return {"name": name, "about": about, "text": text, "answer": answer}
 
 
-def main(url: str, about: str, source: str) -> None:
+def main(url: str, about: str, source: str, recorded_with: str) -> None:
     """Write the file."""
     examples = [example(url, name, *given) for name, given in TEXTS.items()]
-    page = {"about": about, "source": source, "examples": examples}
+    page = {
+        "recorded_with": recorded_with,
+        "about": about,
+        "source": source,
+        "metric": ask(url, "/api/info")["metric"],
+        "examples": examples,
+    }
     made = json.dumps(page, ensure_ascii=False)
     # what could end a script early is escaped; JSON is JavaScript otherwise
     made = made.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")

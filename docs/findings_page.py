@@ -25,7 +25,7 @@ _PAGE = """<!doctype html>
 <p class="brand">knnlm explorer</p>
 <nav aria-label="Views">
 <a href="index.html#explain">Explain a text</a>
-<a href="index.html#compare">Compare continuations</a>
+<a href="index.html#compare">Continue a text</a>
 <a href="findings.html" aria-current="page">Findings</a>
 </nav>
 </header>

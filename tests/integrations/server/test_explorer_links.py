@@ -34,7 +34,7 @@ def test_the_second_tab_survives_a_reload(page: Page, url: str) -> None:
     assert page.url.endswith("#compare")
     page.click("#tab-explain")
     expect(page.locator("#passage .token").first).to_be_visible()
-    assert "#explain?example=" in page.url
+    assert "#explain?text=" in page.url
 
 
 def test_a_beginning_and_its_length_survive_a_reload(page: Page, url: str) -> None:
@@ -111,6 +111,7 @@ def test_a_late_answer_does_not_take_the_visitor_away(page: Page, url: str) -> N
         held.append(route)
 
     page.goto(url)
+    page.locator("#panel .neighbors li").first.wait_for()  # the passage that it opens on
     page.route("**/api/score", hold)
     page.fill("#text", TEXT)
     page.click("#go")

@@ -121,10 +121,13 @@ def test_shared_folders_are_left_out_of_names(page: Page, url: str) -> None:
     option = page.locator("#without option", has_text="library/json.rst")
     expect(option).to_have_attribute("title", "manual/library/json.rst")
     page.select_option("#without", label="library/json.rst")
-    expect(page.locator("#perplexity")).to_contain_text("without library/json.rst.")
+    expect(page.locator("#perplexity")).to_contain_text("library/json.rst is left out")
     assert "without=manual%2Flibrary%2Fjson.rst" in page.url  # a link has the whole name
     for shown in page.locator("#panel .from span[title]").all():
         assert (shown.get_attribute("title") or "").startswith("manual/")
+    whole = page.locator("#panel .whole-name")  # a tooltip is not all: touch screens have none
+    expect(whole.first).to_contain_text("manual/")
+    assert whole.count() == page.locator("#panel .neighbors li").count()
 
 
 def test_a_document_with_an_address_is_a_link(page: Page, url: str) -> None:

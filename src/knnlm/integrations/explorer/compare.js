@@ -3,10 +3,11 @@
 "use strict";
 
 const compare = (() => {
-  const { $, element, bar, say, fill, visible } = page;
+  const { $, element, say, fill } = page;
+  const SOURCES = 10; // neighbors that come with a token: the most that the server sends
 
   const nothing = () => ({ spans: [], tokens: [], parts: [], baseText: "", knnText: "" });
-  const state = { asked: null, stop: null, model: null, ...nothing() };
+  const state = { asked: null, stop: null, ...nothing() };
 
   /** Fill in the form, unless it is what was asked last. */
   function prepare(prompt, length) {
@@ -44,10 +45,9 @@ const compare = (() => {
   }
 
   async function write(request, signal) {
-    state.model ??= (await (await server.ask("api/info")).json()).model;
-    const base = { ...request, model: `${state.model}:base` };
-    const sources = { sources: tokenPanel.SHOWN_NEIGHBORS };
-    const knn = { ...request, model: state.model, knn: sources };
+    const { model } = served.state.info;
+    const base = { ...request, model: `${model}:base` };
+    const knn = { ...request, model, knn: { sources: SOURCES } };
     await Promise.all([
       server.stream(base, signal, addBase),
       server.stream(knn, signal, add),
@@ -56,14 +56,14 @@ const compare = (() => {
 
   function addBase({ text }) {
     state.baseText += text;
-    $("base-text").append(visible(text));
+    if (text) fill($("base-text"), text);
   }
 
   /** One more token of the continuation with neighbors. */
   function add(choice) {
     state.knnText += choice.text;
     const token = choice.knn?.[0];
-    if (!token) return void $("knn-text").append(visible(choice.text));
+    if (!token) return void (choice.text && fill($("knn-text"), choice.text));
     if (choice.text === "" && choice.finish_reason) return;
     const span = tokens.span(state.tokens.length, choice.text);
     if (!state.tokens.length) span.tabIndex = 0;
@@ -80,21 +80,20 @@ const compare = (() => {
     const knn = token.component_logprob === null ? 0 : Math.exp(token.component_logprob);
     $("compare-panel").replaceChildren(
       ...tokenPanel.head(token, state.parts[at], knn, token.logprob),
-      element("h3", {}, "The nearest stored contexts"),
-      element("ol", { class: "neighbors" }, ...token.neighbors.map(neighborItem)));
+      ...voters(token, knn));
   }
 
-  /** Names as short as those of all tokens together allow. */
-  function documentLabel(name) {
+  /** The nearest neighbors, as many as come with a token; those that voted for it first. */
+  function voters({ text, neighbors: near }, knn) {
     const all = state.tokens.flatMap((token) => token.neighbors.map((each) => each.document));
-    return names.label(name, names.shorten(all).get(name));
-  }
-
-  function neighborItem({ before, text, after, is_target, document, weight }) {
-    return element("li", {},
-      tokenPanel.snippet(before, text, after, is_target),
-      element("div", { class: "bars" }, ...bar("vote", weight)),
-      element("div", { class: "from" }, element("span", {}, documentLabel(document))));
+    const short = names.shorten(all);
+    const items = near.map((each) => ({
+      passage: each, isHit: each.is_target, share: each.weight,
+      name: each.document, short: short.get(each.document),
+    }));
+    const isFar = knn > 0 && !near.some((each) => each.is_target);
+    const none = isFar ? `None of the ${near.length} nearest voted for it; others did.` : undefined;
+    return neighbors.groups(items, `Voted for “${page.oneLine(text)}”`, none);
   }
 
   return { state, prepare, ask, choose };

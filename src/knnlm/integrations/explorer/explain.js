@@ -12,25 +12,47 @@ const explain = (() => {
     passages: new Map(), short: new Map(),
   };
 
-  async function ask(text, wanted = {}) {
+  /** Ask the server something about a text; only the last question is answered. */
+  async function question(message, act, again) {
     state.asking?.abort();
     const asking = new AbortController();
     state.asking = asking;
-    $("go").disabled = true;
-    say("status", "Reading the text and searching its neighbors …");
+    $("result").setAttribute("aria-busy", "true");
+    say("status", message);
     try {
-      const question = { text, votes: true, neighbors: 8, top: TOP };
-      const answer = await server.ask("api/score", question, asking.signal);
-      show(await answer.json(), { text }, wanted);
-      say("status", "");
+      await act(asking.signal);
+      if (!asking.signal.aborted) say("status", "");
     } catch (error) {
-      server.tellError("status", error, () => ask(text, wanted));
+      if (error.name !== "AbortError") clear();
+      server.tellError("status", error, again);
     } finally {
       if (state.asking === asking) {
         state.asking = null;
         $("go").disabled = false;
+        $("result").setAttribute("aria-busy", "false");
       }
     }
+  }
+
+  function ask(text, wanted = {}) {
+    $("go").disabled = true;
+    const message = "Reading the text and searching its neighbors …";
+    return question(message, (signal) => score(text, wanted, signal), () => ask(text, wanted));
+  }
+
+  async function score(text, wanted, signal) {
+    const sent = { text, votes: true, neighbors: 8, top: TOP };
+    const answer = await (await server.ask("api/score", sent, signal)).json();
+    $("example").value = "";
+    show(answer, { text }, wanted);
+  }
+
+  /** Nothing is shown, and no answer is awaited: neither is about the text that stands above. */
+  function clear() {
+    state.asking?.abort();
+    state.result = null;
+    $("result").hidden = true;
+    $("example").value = "";
   }
 
   function example(name, wanted = {}) {
@@ -42,7 +64,10 @@ const explain = (() => {
     $("example").value = chosen.name;
     show(chosen.answer, { example: chosen.name }, wanted);
     const link = source ? [" Read on at ", names.label(source), "."] : [];
-    $("source").replaceChildren(`${about} ${chosen.about}`, ...link);
+    const recorded = served.state.info
+      ? "This example was recorded elsewhere, not with the datastore of this server: "
+      : "Recorded: ";
+    $("source").replaceChildren(`${recorded}${about} ${chosen.about}`, ...link);
   }
 
   /** A component that retrieves nothing: there are no votes to show. */
@@ -58,7 +83,8 @@ const explain = (() => {
     const retrieves = Boolean(answer.votes);
     const votes = answer.votes
       ?? { positions: answer.tokens.map(noVotes), documents: [], vocabulary: {} };
-    state.result = { ...answer, votes, origin, retrieves };
+    const { metric } = origin.example ? EXAMPLES : served.state.info;
+    state.result = { ...answer, votes, origin, retrieves, metric };
     state.short = names.shorten(votes.documents);
     $("source").textContent = "";
     $("result").hidden = false;
@@ -128,18 +154,19 @@ const explain = (() => {
     const { without } = state.settings;
     const ratio = perplexity / lmPerplexity - 1;
     const sign = ratio < 0 ? "−" : "+";
-    const verdict = ratio < 0 ? "helped" : ratio > 0 ? "hurt" : "changed nothing";
+    const verdict = ratio < 0 ? "The vote helps" : ratio > 0 ? "The vote hurts"
+      : "The vote changes nothing";
     const line = $("perplexity");
     line.dataset.lm = lmPerplexity;
     line.dataset.mixed = perplexity;
     line.replaceChildren(
-      `Perplexity (lower is better): LM ${number(lmPerplexity)}, with the vote `,
+      `Perplexity (lower is better): LM alone ${number(lmPerplexity)}, with the vote `,
       element("b", {}, number(perplexity)),
-      `, ${sign}${(100 * Math.abs(ratio)).toFixed(1)} %. The vote ${verdict}`,
-      without >= 0 ? `, without ${shortName(without)}.` : ".",
+      ` (${sign}${(100 * Math.abs(ratio)).toFixed(1)} %). ${verdict}.`,
+      without >= 0 ? ` The document ${shortName(without)} is left out of the vote.` : "",
     );
     if (without >= 0 && !mixture.complete(votes.positions, state.settings)) {
-      line.append(" This is approximate: at some tokens fewer than k neighbors are left.");
+      line.append(" The numbers are approximate: some tokens have fewer than k neighbors left.");
     }
   }
 
@@ -175,6 +202,7 @@ const explain = (() => {
   }
 
   return {
-    state, TOP, ask, example, show, apply, change, choose, shortName, documentLabel,
+    state, TOP, question, ask, score, clear, example, show, apply, change, choose, shortName,
+    documentLabel,
   };
 })();

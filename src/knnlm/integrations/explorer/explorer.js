@@ -1,6 +1,7 @@
 /* The explorer begins here: what each control does, and what is behind the page. The other scripts
-   are one object each: page (elements), server, mixture (arithmetic), names (of documents), letters
-   and tokens (of a text), explain with its lists and tokenPanel, compare, links. */
+   are one object each: page (elements), server and served (what is behind the page), mixture
+   (arithmetic), names (of documents), passages, letters and tokens (of a text), explain with its
+   lists, tokenPanel and neighbors, compare, links. */
 
 "use strict";
 
@@ -23,12 +24,13 @@
     $("ask").addEventListener("submit", (event) => {
       event.preventDefault();
       const text = $("text").value;
-      if (text.trim()) explain.ask(text);
-      else say("status", "Paste a text first.", true);
+      if (text.trim()) return void explain.ask(text);
+      explain.clear();
+      say("status", "Paste a text first.", true);
     });
     $("example").addEventListener("change", () => {
       say("status", "");
-      explain.example($("example").value);
+      if ($("example").value) explain.example($("example").value);
     });
     tokens.listen($("passage"), () => state.spans, explain.choose);
   }
@@ -55,24 +57,37 @@
 
   async function begin() {
     const options = EXAMPLES.examples.map(({ name }) => element("option", { value: name }, name));
-    $("example").replaceChildren(...options);
+    const recorded = { label: `recorded with ${EXAMPLES.recorded_with}` };
+    $("example").replaceChildren(
+      element("option", { value: "" }, "a recorded example"),
+      element("optgroup", recorded, ...options));
+    foldSettings();
     listenToExplain();
     listenToCompare();
+    if (isFile) onlyExamples("This page was opened from a file");
+    else if (!await findServer()) return;
     window.addEventListener("hashchange", links.open);
     links.open();
-    if (isFile) return onlyExamples("This page was opened from a file");
+  }
+
+  /** Whether there is something to show; what a server refuses is told. */
+  async function findServer() {
     try {
-      tellAbout(await (await server.ask("api/info")).json());
+      await served.begin();
     } catch (error) {
       if (error.status === 404) onlyExamples("There is no model behind this page");
       else server.tellError("status", error, () => location.reload());
+      return error.status === 404;
     }
+    return true;
   }
 
-  function tellAbout({ model, entries, documents, version }) {
-    const count = (value) => value.toLocaleString("en-US");
-    $("about").textContent =
-      `${model}: ${count(entries)} entries of ${count(documents)} documents. knnlm ${version}.`;
+  /** On a narrow screen the settings are one line that opens: the text comes first. */
+  function foldSettings() {
+    const wide = window.matchMedia("(min-width: 52.01rem)");
+    const fold = () => { $("settings").open = wide.matches; };
+    wide.addEventListener("change", fold);
+    fold();
   }
 
   function onlyExamples(reason) {

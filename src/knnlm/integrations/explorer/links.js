@@ -3,7 +3,7 @@
 "use strict";
 
 const links = (() => {
-  const { $, isFile } = page;
+  const { $ } = page;
 
   let view = "explain";
 
@@ -41,7 +41,7 @@ const links = (() => {
   function openExplain(fields) {
     const { result, asking } = explain.state;
     const wanted = settingsOf(fields);
-    const text = isFile ? null : fields.get("text");
+    const text = served.state.info ? fields.get("text") : null;
     const example = fields.get("example");
     const isShown = (key, value) => value && !asking && result?.origin[key] === value;
     if (isShown("text", text) || isShown("example", example)) {
@@ -49,8 +49,10 @@ const links = (() => {
     } else if (text) {
       $("text").value = text;
       explain.ask(text, wanted);
-    } else if (example || !(result || asking)) {
+    } else if (example !== null || !(result || asking || served.state.info)) {
       explain.example(example, wanted);
+    } else if (!(result || asking)) {
+      served.explainPassage(wanted);
     }
   }
 

@@ -59,19 +59,35 @@ const lists = (() => {
   function drawDocuments() {
     const { result, settings } = state();
     if (!result.retrieves) return $("documents").replaceChildren();
-    const count = result.tokens.length;
     const voting = mixture.documents(result.tokens, result.votes.positions, settings);
+    const right = sum(voting);
     const items = voting.slice(0, SHOWN_DOCUMENTS).map(([n, weight]) => element("li", {},
-      explain.documentLabel(n), `: ${weight.toFixed(1)} of ${count} votes `,
-      button("leave out", () => explain.change({ without: n }))));
+      explain.documentLabel(n), `: ${share(weight / right)} `,
+      button("leave out", () => explain.change({ without: n }), {
+        "aria-label": `leave out ${explain.shortName(n)}`,
+      })));
+    const others = voting.slice(SHOWN_DOCUMENTS);
+    if (others.length) {
+      const named = others.length === 1 ? "1 other document" : `${others.length} other documents`;
+      items.push(element("li", {}, `${named}: ${share(sum(others) / right)}`));
+    }
     const { without } = settings;
     const back = without >= 0
       ? [button(`take ${explain.shortName(without)} back`, () => explain.change({ without: -1 }))]
       : [];
     $("documents").replaceChildren(
-      element("h2", {}, "Documents that voted for these tokens (one vote a token)"),
+      element("h2", {}, "Documents with the right votes"),
+      element("p", { class: "note" }, right > 0
+        ? `${share(right / result.tokens.length)} of the whole vote is for the tokens of this `
+          + "text. It comes from:"
+        : "No neighbor voted for a token of this text."),
       element("ul", {}, ...items), ...back);
   }
 
-  return { fillDocuments, draw };
+  const sum = (voting) => voting.reduce((total, [, weight]) => total + weight, 0);
+
+  /** With one digit; what is less is not shown as nothing. */
+  const share = (p) => (p < 0.0005 ? "<0.1 %" : `${(100 * p).toFixed(1)} %`);
+
+  return { fillDocuments, draw, share };
 })();

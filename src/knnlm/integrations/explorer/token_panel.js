@@ -1,13 +1,9 @@
-/* The panel of the chosen token: its probabilities, the passages that voted, the likeliest
-   tokens. */
+/* The panel of the chosen token: its probabilities, its neighbors, the likeliest tokens. */
 
 "use strict";
 
 const tokenPanel = (() => {
-  const { $, element, button, bar, fill, number, oneLine, percent, visible, isFile } = page;
-  const SHOWN_NEIGHBORS = 5;
-  const SHOWN_BEFORE = 140;
-  const SHOWN_AFTER = 60;
+  const { $, element, bar, number, oneLine, percent } = page;
 
   const state = () => explain.state;
 
@@ -17,13 +13,12 @@ const tokenPanel = (() => {
     const { log, knn } = mixed.logs[chosen];
     const parts = [
       ...head(token, state().parts[chosen], knn, log),
-      verdict(log - token.lm_logprob),
+      verdict(token.lm_logprob, log),
     ];
     if (result.retrieves) {
       const position = result.votes.positions[chosen];
       parts.push(
-        element("h3", {}, "The nearest stored contexts"),
-        neighbors(token, position),
+        ...neighbors.ofToken(token, position, title(token.text, state().parts[chosen])),
         likeliest(token, position),
       );
     }
@@ -36,7 +31,7 @@ const tokenPanel = (() => {
       element("div", { class: "chosen-token" }, title(token.text, part)),
       ...(part?.letter ? [spelling(part)] : []),
       element("div", { class: "bars" },
-        ...bar("LM", Math.exp(token.lm_logprob)),
+        ...bar("LM alone", Math.exp(token.lm_logprob)),
         ...bar("neighbors", knn),
         ...bar("mixed", Math.exp(log))),
     ];
@@ -51,63 +46,15 @@ const tokenPanel = (() => {
   const spelling = ({ letter, place, count }) => element("p", { class: "note" },
     `The letter “${letter}” takes ${count} tokens; this is number ${place}.`);
 
-  function verdict(gain) {
-    const factor = number(Math.exp(Math.abs(gain)));
-    const kind = gain > 0 ? "likelier" : "less likely";
-    return element("p", { class: "note" }, gain === 0
-      ? "The vote changed nothing here."
-      : `The vote made it ${kind}, by a factor of ${factor}.`);
-  }
-
-  /** A stored token between the texts around it. */
-  function snippet(before, text, after, isHit) {
-    return element("div", { class: "snippet", dir: "auto" },
-      visible(before.slice(-SHOWN_BEFORE)),
-      fill(element("mark", isHit ? { class: "hit" } : {}), text),
-      visible(after.slice(0, SHOWN_AFTER)));
-  }
-
-  function neighbors(token, position) {
-    const { result, settings, passages } = state();
-    const places = mixture.voters(position, settings);
-    const shares = mixture.weights(position, places, settings.tau);
-    const shown = places.slice(0, SHOWN_NEIGHBORS);
-    const entries = shown.map((i) => position.entries[i]);
-    const missing = entries.filter((entry) => !passages.has(entry));
-    if (missing.length && !isFile && !result.origin.example) fetchPassages(missing);
-    const items = shown.map((i, m) => neighborItem(token, position, i, shares[m]));
-    return element("ol", { class: "neighbors" }, ...items);
-  }
-
-  function neighborItem(token, position, i, share) {
-    const { passages } = state();
-    const passage = passages.get(position.entries[i]);
-    const id = position.distinct[position.which[i]];
-    const text = passage?.text ?? textOf(id, token);
-    const similarity = signed(position.scores[i]);
-    const document_ = position.documents[i];
-    return element("li", {},
-      snippet(passage?.before ?? "… ", text, passage?.after ?? "", id === token.id),
-      element("div", { class: "bars" }, ...bar("vote", share)),
-      element("div", { class: "from" },
-        element("span", {}, explain.documentLabel(document_), `, similarity ${similarity}`),
-        button("leave out", () => explain.change({ without: document_ }), {
-          "aria-label": `leave out ${explain.shortName(document_)}`,
-        })));
-  }
-
-  /** With two digits and a minus sign; never −0.00. */
-  const signed = (score) => (score.toFixed(2) * 1 || 0).toFixed(2).replace("-", "−");
-
-  async function fetchPassages(entries) {
-    const { passages } = state();
-    try {
-      const answer = await server.ask("api/entries", { entries });
-      for (const passage of (await answer.json()).entries) passages.set(passage.entry, passage);
-      if (passages === state().passages) draw();
-    } catch (error) {
-      for (const entry of entries) passages.set(entry, { before: "… ", after: "" });
-    }
+  /** The probability before and after the vote, and the factor between them. */
+  function verdict(before, after) {
+    const factor = number(Math.exp(Math.abs(after - before)));
+    const kind = after > before ? "likelier" : "less likely";
+    const told = after === before ? "the vote changes nothing here"
+      : `${kind} by a factor of ${factor}`;
+    const [lm, mixed] = [before, after].map((log) => percent(Math.exp(log)));
+    return element("p", { class: "verdict" },
+      `LM alone ${lm} → with the vote ${mixed}: ${told}.`);
   }
 
   function textOf(id, token) {
@@ -133,5 +80,5 @@ const tokenPanel = (() => {
     return element("span", { title: `part of a letter, token ${id}` }, "·");
   }
 
-  return { draw, head, snippet, SHOWN_NEIGHBORS };
+  return { draw, head, textOf };
 })();

@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -228,11 +229,13 @@ def _add_information(app: FastAPI, served: Served, options: ServerOptions) -> No
             {
                 "version": __version__,
                 "model": served.name,
+                "base_model": _base_model(predictor),
                 "entries": store.count,
                 "documents": len(store.documents),
                 "keys": list(store.keys),
                 "vocabulary": store.vocab_size,
                 "settings": settings_json(predictor.default),
+                "metric": predictor.metric,
                 "components": predictor.components,
                 "chat": bool(getattr(predictor.tokenizer, "chat_template", None)),
                 "context": predictor.longest,
@@ -252,6 +255,16 @@ def _add_information(app: FastAPI, served: Served, options: ServerOptions) -> No
     async def metrics() -> Response:
         """Counters for Prometheus."""
         return Response(app.state.metrics.page(), media_type="text/plain; version=0.0.4")
+
+
+def _base_model(predictor: Predictor) -> dict[str, Any]:
+    """The LM by its name, without the folders it is in, its architecture and its size."""
+    source, model = predictor.entries.model_source, predictor.lm.model
+    return {
+        "name": PurePath(source).name,
+        "architecture": model.config.model_type,
+        "parameters": model.num_parameters(),
+    }
 
 
 def _tokens(predictor: Predictor, body: ScoreRequest) -> list[int]:

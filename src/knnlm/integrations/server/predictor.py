@@ -88,6 +88,11 @@ class Predictor:
         return self.lm.positions
 
     @property
+    def metric(self) -> str | None:
+        """Which similarity the scores of neighbors are; None if nothing is retrieved."""
+        return None if self.settings.retrieval is None else self.settings.retrieval.metric
+
+    @property
     def rescores(self) -> bool:
         """Whether the neighbors that an index finds are scored again."""
         retrieval = self.settings.retrieval

@@ -38,7 +38,8 @@ def described(
 
 
 def passage(entries: Entries, tokenizer: Any, entry: int) -> dict[str, Any]:
-    """An entry's token with the text around it and its document."""
+    """An entry's token with the text around it and its document. `cut_before` and `cut_after` say
+    whether the document has more text there, which may begin or end within a word."""
     token = int(entries.targets[entry])
     before = entries.context(entry, CONTEXT_TOKENS).tolist()
     after = entries.continuation(entry, TOKENS_AFTER).tolist()
@@ -48,5 +49,7 @@ def passage(entries: Entries, tokenizer: Any, entry: int) -> dict[str, Any]:
         "text": decode_continuation(tokenizer, before, [token], special=True),
         "before": tokenizer.decode(before),
         "after": decode_continuation(tokenizer, [*before, token], after),
+        "cut_before": len(before) == CONTEXT_TOKENS,
+        "cut_after": len(after) == TOKENS_AFTER,
         "document": entries.document_of(entry),
     }
