@@ -74,6 +74,18 @@ def test_the_program_of_the_guide_runs(url: str, capsys: pytest.CaptureFixture[s
     )
 
 
+def test_the_curl_line_of_the_guide_runs(url: str) -> None:
+    guide = (Path(__file__).parents[3] / "docs" / "serve.md").read_text()
+    line = re.search(r"<!-- curl: run by tests -->\n```bash\n(.*?)```", guide, re.DOTALL)
+    assert line
+    here = line[1].replace("http://127.0.0.1:8017", url)
+    shown = subprocess.run(["bash", "-c", here], capture_output=True, text=True, check=True)
+    token = json.loads(shown.stdout)["tokens"][0]
+    fields = re.findall(r"^\| (`.*?) \|", guide[line.end() : line.end() + 1500], re.MULTILINE)
+    named = {name for cell in fields for name in re.findall(r"`(\w+)`", cell)}
+    assert {"lm_logprob", "rank", "neighbors"} <= named <= set(token)
+
+
 def test_curl_streams(url: str) -> None:
     body = json.dumps({"prompt": "the cat", "max_tokens": 4, "stream": True})
     command_line = ["curl", "-sN", f"{url}/v1/completions", "-H", "content-type: application/json"]

@@ -6,29 +6,25 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 
-class Neighbor(BaseModel):
-    """An entry of the datastore that voted, with the text around it."""
-
-    entry: int
-    token: int
-    text: str = Field(description="The token that followed there")
-    before: str
-    after: str
-    document: str
-    score: float = Field(description="Its similarity: higher is nearer")
-    weight: float = Field(description="Its share of the vote")
-    is_target: bool = Field(description="Whether its token is the one that was predicted")
-
-
 class Passage(BaseModel):
     """An entry of the datastore, with the text around it."""
 
     entry: int
     token: int
-    text: str
+    text: str = Field(description="What the token spells")
     before: str
     after: str
+    cut_before: bool = Field(description="Whether the document has more text before")
+    cut_after: bool
     document: str
+
+
+class Neighbor(Passage):
+    """An entry of the datastore that voted."""
+
+    score: float = Field(description="Its similarity: higher is nearer")
+    weight: float = Field(description="Its share of the vote")
+    is_target: bool = Field(description="Whether its token is the one that was predicted")
 
 
 class PassagesAnswer(BaseModel):
@@ -199,11 +195,13 @@ class InfoAnswer(BaseModel):
 
     version: str
     model: str
+    base_model: dict[str, Any]
     entries: int
     documents: int
     keys: list[str]
     vocabulary: int
     settings: SettingsAnswer
+    metric: Literal["l2", "ip"] | None
     components: list[str]
     chat: bool
     context: int | None

@@ -237,7 +237,10 @@ class Predictor:
     def _tuned(self, component: str) -> TunedSettings:
         tuned = choose_settings(self.entries, component)
         if tuned is None:
-            raise UsageError(f"component {component} is not tuned: run 'knnlm tune' with it first")
+            raise UsageError(
+                f"component {component} is not tuned: run 'knnlm tune {self.entries.path} --text "
+                f"VALID --component {component}' first"
+            )
         return tuned
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from knnlm.api import KNNLM
+from knnlm.defaults import MANY_ENTRIES
 from knnlm.errors import KnnlmError, UsageError
 from knnlm.integrations.server.guards import LOOPBACK
 from knnlm.progress import log, log_result
 from knnlm.search import list_indexes
 
-_MANY_ENTRIES = 100_000
 _MISSING = "serving needs {}: run pip install fastapi uvicorn prometheus-client orjson"
 
 
@@ -139,7 +139,7 @@ def _stopping(server: Any, stop_taking: Callable[[], None]) -> Any:
 def _advise(knnlm: KNNLM) -> None:
     """Say that exact search takes long for every token, where it does and need not."""
     retrieval, entries = knnlm.settings.retrieval, knnlm.store.entries
-    if retrieval is None or not retrieval.exact or entries.count < _MANY_ENTRIES:
+    if retrieval is None or not retrieval.exact or entries.count < MANY_ENTRIES:
         return
     wanted = f"{retrieval.key}-{retrieval.metric}-"
     faster = [name for name in list_indexes(entries) if name.startswith(wanted)]
