@@ -5,18 +5,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from numpy.testing import assert_allclose
 
 import knnlm.search.exact as exact
+import knnlm.search.products as products
 from knnlm.errors import UsageError
 from knnlm.search.exact import exact_search
-from knnlm.similarity import Metric
+from knnlm.similarity import Metric, score_states
 from tests.arrays import column
 
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exact, "BLOCK_BYTES", 4 * 8 * 700)
+    monkeypatch.setattr(products, "TILE_ENTRIES", 700)
 
 
 @pytest.mark.usefixtures("small_blocks")
@@ -76,3 +78,68 @@ def test_a_large_common_part_does_not_drown_small_distances() -> None:
 def test_k_out_of_range_is_refused(k: int) -> None:
     with pytest.raises(UsageError, match=f"k = {k} is out of range: choose 1 to 4096"):
         exact_search(np.zeros((1, 2), np.float32), column(np.zeros((3, 2), np.float32)), k, "l2")
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("metric", ["l2", "ip"])
+@pytest.mark.parametrize("k", [1, 10, 300])
+def test_products_in_either_precision_give_the_true_neighbors(
+    dtype: torch.dtype, metric: Metric, k: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """bfloat16 has eight bits: most of these scores differ by less than it can tell."""
+    monkeypatch.setattr(products, "fastest_dtype", lambda: dtype)
+    rng = np.random.default_rng(k)
+    rows = (5 + rng.standard_normal((20_000, 24)) * rng.gamma(1, 1, 24)).astype(np.float16)
+    queries = rows[rng.integers(0, len(rows), 40)] + rng.normal(0, 0.1, (40, 24)).astype(np.float32)
+    wide = rows.astype(np.float64)
+    scores = (
+        queries @ wide.T
+        if metric == "ip"
+        else np.stack([-((q.astype(np.float64) - wide) ** 2).sum(1) for q in queries])
+    )
+    near = exact_search(queries, column(rows, 3), k, metric)
+    truth = -np.sort(-scores, axis=1)[:, :k]
+    assert_allclose(np.take_along_axis(scores, near.ids, axis=1), truth, rtol=1e-6)
+    assert_allclose(near.scores, truth, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("metric", ["l2", "ip"])
+def test_a_state_stored_very_often_takes_no_memory_and_no_wrong_neighbor(
+    dtype: torch.dtype, metric: Metric, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More entries reach the bar than are kept: such queries are searched another way."""
+    monkeypatch.setattr(products, "fastest_dtype", lambda: dtype)
+    searched = []
+    real = exact._search_above
+    monkeypatch.setattr(exact, "_search_above", lambda *a: (searched.append(1), real(*a))[1])
+    rng = np.random.default_rng(3)
+    rows = rng.standard_normal((30_000, 8)).astype(np.float16)
+    rows[rng.choice(30_000, 20_000, replace=False)] = 1
+    queries = np.ones((12, 8), np.float32) + rng.normal(0, 0.01, (12, 8)).astype(np.float32)
+    near = exact_search(queries, column(rows, 2), 50, metric)
+    assert searched
+    for query, ids, scores in zip(queries, near.ids, near.scores, strict=True):
+        every = score_states(metric, query[None], rows[None])[0]
+        order = np.lexsort((np.arange(len(rows)), -every))[:50]
+        assert np.array_equal(ids, order)
+        assert np.array_equal(scores, every[order])
+
+
+def test_a_bad_guess_of_the_bar_is_corrected(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(4)
+    rows = rng.standard_normal((9_000, 8)).astype(np.float16)
+    queries = rng.standard_normal((20, 8)).astype(np.float32)
+    truth = exact_search(queries, column(rows), 100, "l2")
+    real = products.guess_bars
+    for shift in (-1e9, -1.0, 1.0, 1e9):  # every entry reaches it, too many, too few, none
+
+        def shifted(*a: Any, by: float = shift) -> Any:
+            bars, lower = real(*a)
+            return bars + by, lower + by
+
+        monkeypatch.setattr(exact, "guess_bars", shifted)
+        near = exact_search(queries, column(rows), 100, "l2")
+        monkeypatch.undo()
+        assert np.array_equal(near.ids, truth.ids)
+        assert np.array_equal(near.scores, truth.scores)

@@ -1,43 +1,51 @@
-"""Exact search, from disk, in blocks: the truth that every index is measured against.
+"""Exact search, from disk, in tiles: the truth that every index is measured against.
 
 N×D is never in memory. Three steps, the first fast, the others right:
 
-1. Blocks of stored states are searched with FAISS's brute force (matrix products), keeping a few
-   candidates more than k for each query. L2 is computed around the mean of the first block:
-   distances stay as they are, and ‖q‖² - 2q·w + ‖w‖² cancels less.
-2. The candidates are scored again from differences (similarity.py): one definition of an exact
+1. Candidates: the entries that reach a bar, by matrix products in the CPU's fastest precision
+   (products.py). The bar of each query is guessed from a sample of the entries, so that some more
+   than k reach it. For a few queries the states are scanned instead (scan.py).
+2. The best candidates are scored again from differences (similarity.py): one definition of an exact
    score everywhere, whatever was searched and however the datastore is cut into parts.
-3. Where the worst candidate is too near the k-th best to exclude, within rounding, that an equal or
-   better entry was left out (duplicates, ties), the query is searched again for every entry above
-   that bar.
+3. Certificate: an entry that was not scored again has a fast score below a known floor. Where the
+   k-th exact score is not above that floor by more than the fast score may be off (a bad guess,
+   duplicates, ties), the query is searched again with a lower bar.
 
 So the result is the true top k of the exact scores, ties by id.
 """
 
-from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, assert_never
 
-import faiss
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from knnlm.datastore import Column
 from knnlm.ranges import check_k
-from knnlm.search.faiss_index import faiss_metric
-from knnlm.search.neighbors import Neighbors, merge, pack, top_k, top_k_packed, unpack
-from knnlm.search.scan import can_scan, scan, scan_above
-from knnlm.similarity import (
-    Metric,
-    as_float32,
-    from_distance,
-    longest_state,
-    score_entries,
+from knnlm.search.neighbors import Neighbors, merge, top_k
+from knnlm.search.products import (
+    TILE_ENTRIES,
+    Questions,
+    Reached,
+    Space,
+    ask,
+    entries_above,
+    guess_bars,
+    space_of,
+    tiles_above,
 )
+from knnlm.search.scan import can_scan, scan, scan_above
+from knnlm.search.workers import one_core_each
+from knnlm.similarity import Metric, longest_state, score_entries, score_states
 
-BLOCK_BYTES = 1 << 28
 _EXTRA_CANDIDATES = 16
+_QUERIES_AT_ONCE = 1 << 12
 _QUERIES_SEARCHED_AGAIN = 64
-_SCORED_AT_ONCE = 1 << 15
+_LEAST_REACHED = 256
+"""At least so many entries should reach a bar: the guess of a small number would be rough."""
+_MOST_REACHED = 16
+"""A query whose bar is reached by so many times as many is searched another way, to save memory."""
 
 Floats = NDArray[np.float32]
 
@@ -64,22 +72,20 @@ def exact_search(queries: NDArray[Any], keys: Column, k: int, metric: Metric) ->
         array([0, 1, 2, 3, 4])
     """
     check_k(k)
-    if can_scan(len(queries), keys):
-        return _scanned(np.ascontiguousarray(queries, np.float32), keys, k, metric)
-    count = k + _EXTRA_CANDIDATES
-    fast = _candidates(np.ascontiguousarray(queries, np.float32), keys, count, metric)
-    candidates = unpack(fast.packed, count)
-    nearest = with_exact_scores(candidates, queries, keys, metric, k)
-    if len(keys) <= count:
-        return nearest
-    tolerance = _tolerance(fast, nearest.scores[:, -1], keys.type.width, metric)
-    bar = nearest.scores[:, -1] - tolerance
-    unsure = np.flatnonzero(candidates.scores[:, -1] >= bar)
-    for start in range(0, len(unsure), _QUERIES_SEARCHED_AGAIN):
-        part = unsure[start : start + _QUERIES_SEARCHED_AGAIN]
-        nearest.ids[part], nearest.scores[part] = _search_above(
-            queries[part], keys, bar[part] - tolerance[part], k, metric, fast.center
-        )
+    asked = np.ascontiguousarray(queries, np.float32)
+    if can_scan(len(asked), keys):
+        return _scanned(asked, keys, k, metric)
+    nearest = _nothing(len(asked), k)
+    for start in range(0, len(asked), _QUERIES_AT_ONCE):
+        block = slice(start, start + _QUERIES_AT_ONCE)
+        if len(keys) <= k + _EXTRA_CANDIDATES:
+            every = np.broadcast_to(np.arange(len(keys)), (len(asked[block]), len(keys)))
+            near = with_exact_scores(
+                Neighbors(every, nearest.scores), asked[block], keys, metric, k
+            )
+        else:
+            near = _multiplied(asked[block], keys, k, metric)
+        nearest.ids[block], nearest.scores[block] = near
     return nearest
 
 
@@ -101,7 +107,7 @@ def with_exact_scores(
 
 
 def _scanned(queries: Floats, keys: Column, k: int, metric: Metric) -> Neighbors:
-    """The same three steps for a few queries. The scanner's sums have no terms that cancel, and
+    """The three steps for a few queries. The scanner's sums have no terms that cancel, and
     differ from exact scores by the rounding of fp32 alone."""
     count = k + _EXTRA_CANDIDATES
     candidates = scan(queries, keys, count, metric)
@@ -117,9 +123,9 @@ def _scanned(queries: Floats, keys: Column, k: int, metric: Metric) -> Neighbors
             size = np.sqrt(lengths * np.float32(longest_state(keys)))
         case _:
             assert_never(metric)
-    bar = edge - _unit(keys.type.width) * size
+    bar = edge - np.float32(_unit(keys.type.width)) * size
     for query in np.flatnonzero(candidates.scores[:, -1] >= bar):
-        near = top_k(np.empty((1, 0), np.int64), np.empty((1, 0), np.float32), k)
+        near = _nothing(1, k)
         for ids in scan_above(queries[query], keys, float(bar[query]), metric):
             scores = score_entries(metric, queries[query : query + 1], ids[None], keys)
             near = merge(near, Neighbors(ids[None], scores), k)
@@ -127,95 +133,152 @@ def _scanned(queries: Floats, keys: Column, k: int, metric: Metric) -> Neighbors
     return nearest
 
 
-def _unit(width: int) -> np.float32:
-    """fp32's unit × √D, four times: how far a sum of D terms may be off, in units of their size."""
-    return np.float32(4 * 2.0**-24) * np.sqrt(np.float32(width))
+class _Attempt(NamedTuple):
+    """What one pass over the entries gave to each query.
 
+    Attributes:
+        near: (Q, k) the nearest of the entries that reached the bar.
+        certain: (Q,) whether these are the true ones.
+        crowded: (Q,) whether too many entries reached the bar.
+        least: (Q,) a score that every true neighbor has even in the fast scores; -inf where fewer
+            than k entries reached the bar.
+        longest: The greatest ‖w-c‖ of all entries.
+    """
 
-class _Candidates(NamedTuple):
-    """What step 1 keeps: packed candidates, and squared lengths around the center, of each query
-    and of the longest stored state."""
-
-    packed: NDArray[np.int64]
-    center: Floats | None
-    query_lengths: Floats
+    near: Neighbors
+    certain: NDArray[np.bool_]
+    crowded: NDArray[np.bool_]
+    least: NDArray[np.float64]
     longest: float
 
 
-def _candidates(queries: Floats, keys: Column, count: int, metric: Metric) -> _Candidates:
-    """Step 1: about the nearest `count` entries, by scores that rounding may have changed."""
-    best = np.empty((len(queries), 0), np.int64)
-    center, longest = None, 0.0
-    for start, states in _blocks(keys, count):
-        match metric:
-            case "l2":
-                if center is None:
-                    center = states.mean(axis=0)
-                    queries = queries - center
-                states -= center
-            case "ip":
-                pass
-            case _:
-                assert_never(metric)
-        longest = max(longest, float(np.einsum("nd,nd->n", states, states).max()))
-        values, ids = faiss.knn(queries, states, min(count, len(states)), faiss_metric(metric))
-        packed = pack(ids + start, from_distance(metric, values))
-        best = top_k_packed(np.concatenate([best, packed], axis=1), count)
-    return _Candidates(best, center, np.einsum("qd,qd->q", queries, queries), longest)
+def _multiplied(queries: Floats, keys: Column, k: int, metric: Metric) -> Neighbors:
+    """The three steps for many queries."""
+    space = space_of(keys, metric)
+    with one_core_each() as pool:
+        bars, lower = guess_bars(space, ask(space, queries), keys, max(k, _LEAST_REACHED), pool)
+        near, certain, crowded, least, longest = _attempt(space, queries, bars, keys, k, pool)
+        again = np.flatnonzero(~certain & ~crowded)
+        if len(again):
+            second_bars = np.where(np.isfinite(least[again]), least[again], lower[again])
+            second = _attempt(space, queries[again], second_bars, keys, k, pool)
+            near.ids[again], near.scores[again] = second.near
+            certain[again], least[again] = second.certain, second.least
+    unsure = np.flatnonzero(~certain)
+    for start in range(0, len(unsure), _QUERIES_SEARCHED_AGAIN):
+        part = unsure[start : start + _QUERIES_SEARCHED_AGAIN]
+        some = _search_above(space, queries[part], least[part], longest, keys, k)
+        near.ids[part], near.scores[part] = some
+    return near
 
 
-def _tolerance(fast: _Candidates, edge: Floats, width: int, metric: Metric) -> Floats:
-    """How far the fast score of an entry near the edge may be off: fp32's unit × √D × the size of
-    the terms, four times.
+def _attempt(
+    space: Space,
+    queries: Floats,
+    bars: NDArray[np.floating[Any]],
+    keys: Column,
+    k: int,
+    pool: ThreadPoolExecutor,
+) -> _Attempt:
+    asked = ask(space, queries)
+    asked.set_bars(space, bars)
+    reached = entries_above(space, asked, keys, _MOST_REACHED * max(k, _LEAST_REACHED), pool)
+    tolerance = _tolerance(space, asked, bars, reached.longest)
+    near, cut = _best(space, queries, reached, tolerance, keys, k, pool)
+    edge = near.scores[:, -1].astype(np.float64)
+    certain = edge > bars + cut + tolerance
+    least = np.where(reached.crowded, bars, edge) - 2 * tolerance
+    return _Attempt(near, certain, reached.crowded, least, reached.longest)
 
-    Under L2 a state that scores `edge` is no longer than |q| + √-edge, so one far outlier does not
-    matter.
+
+def _tolerance(
+    space: Space, asked: Questions, bars: NDArray[np.floating[Any]], longest: float
+) -> NDArray[np.float64]:
+    """How far the fast score of an entry may be off whose exact score reaches the bar.
+
+        |q·w - q̂·ŵ| ≤ ‖q-q̂‖·‖w‖ + ‖q̂‖·‖w-ŵ‖              all around the center; ^: rounded
+
+    and, for the sums, fp32's unit × √D × the size of their terms, four times. Under L2 a state that
+    scores `bars` is no longer than ‖q‖ + √-bars, so one far outlier does not matter.
     """
-    unit = _unit(width)
-    match metric:
+    sums = _unit(len(space.center))
+    length, middle = asked.lengths.astype(np.float64), float(space.center.norm())
+    rounded = asked.rounded + space.rounding * (length + asked.rounded)
+    match space.metric:
         case "l2":
-            reach = np.sqrt(fast.query_lengths) + np.sqrt(np.maximum(-edge, 0))
-            return unit * (fast.query_lengths + reach**2)
+            reach = np.minimum(length + np.sqrt(np.maximum(-bars, 0)), longest)
+            return 2 * rounded * reach + sums * (length**2 + reach**2)
         case "ip":
-            return unit * np.sqrt(fast.query_lengths * np.float32(fast.longest))
+            size = (length + middle) * (longest + middle)
+            return rounded * longest + 2 * sums * size
         case _:
-            assert_never(metric)
+            assert_never(space.metric)
+
+
+def _best(
+    space: Space,
+    queries: Floats,
+    reached: Reached,
+    tolerance: NDArray[np.float64],
+    keys: Column,
+    k: int,
+    pool: ThreadPoolExecutor,
+) -> tuple[Neighbors, NDArray[np.float64]]:
+    """Step 2: the k best candidates of each query by their exact scores, and by how much those that
+    were not scored again were above the bar at most."""
+    near, cut = _nothing(len(queries), k), np.zeros(len(queries))
+    starts = np.concatenate([[0], reached.ends[:-1]])
+
+    def work(query: int) -> None:
+        pairs = slice(starts[query], reached.ends[query])
+        ids, above = reached.ids[pairs], reached.above[pairs]
+        if len(ids) > k:
+            edge = float(np.partition(above, len(above) - k)[len(above) - k])
+            # the product was rounded too, a candidate's and the edge's
+            cut[query] = max(edge * (1 - 4 * space.rounding) - 2 * tolerance[query], 0)
+            ids = ids[above >= cut[query]]
+        ids = np.sort(ids)[None]
+        states = keys.gather(ids)
+        scores = score_states(space.metric, queries[query : query + 1], states)
+        near.ids[query], near.scores[query] = top_k(ids, scores, k)
+
+    list(pool.map(work, range(len(queries))))
+    return near, cut
 
 
 def _search_above(
-    queries: NDArray[Any], keys: Column, bar: Floats, k: int, metric: Metric, center: Floats | None
+    space: Space,
+    queries: Floats,
+    least: NDArray[np.float64],
+    longest: float,
+    keys: Column,
+    k: int,
 ) -> Neighbors:
-    """Step 3: of all entries whose fast score reaches `bar`, the k best by their exact scores."""
-    centered = np.asarray(queries, np.float32)
-    if center is not None:
-        centered = centered - center
-    best = [top_k(np.empty((1, 0), np.int64), np.empty((1, 0), np.float32), k) for _ in queries]
-    for start, states in _blocks(keys, k):
-        if center is not None:
-            states -= center
-        fast_scores = centered @ states.T
-        match metric:
-            case "l2":
-                fast_scores *= 2
-                fast_scores -= np.einsum("nd,nd->n", states, states)
-                fast_scores -= np.einsum("qd,qd->q", centered, centered)[:, None]
-            case "ip":
-                pass
-            case _:
-                assert_never(metric)
-        for i, row in enumerate(fast_scores):
-            ids = np.flatnonzero(row >= bar[i])[None] + start
-            # in pieces: a datastore may hold one state a million times
-            for first in range(0, ids.shape[1], _SCORED_AT_ONCE):
-                piece = ids[:, first : first + _SCORED_AT_ONCE]
-                scores = score_entries(metric, queries[i : i + 1], piece, keys)
-                best[i] = merge(best[i], Neighbors(piece, scores), k)
-    return Neighbors(
-        np.concatenate([near.ids for near in best]), np.concatenate([near.scores for near in best])
-    )
+    """Step 3 for queries that are still uncertain: of all entries whose fast score, now in fp32,
+    reaches `least`, the k best by their exact scores.
+
+    Any number of entries may reach it; bars rise as better ones come.
+    """
+    wide = space._replace(dtype=torch.float32)
+    asked, bars = ask(wide, queries), least.copy()
+    asked.set_bars(wide, bars)
+    near = _nothing(len(queries), k)
+    for pairs in tiles_above(wide, asked, keys, range(0, len(keys), TILE_ENTRIES)):
+        for query in np.unique(pairs.queries).tolist():
+            ids = pairs.ids[pairs.queries == query][None]
+            scores = score_entries(space.metric, queries[query : query + 1], ids, keys)
+            near.ids[query], near.scores[query] = merge(near.of(query), Neighbors(ids, scores), k)
+        edge = near.scores[:, -1].astype(np.float64)
+        bars = np.maximum(bars, edge - _tolerance(wide, asked, edge, longest))
+        asked.set_bars(wide, bars)
+    return near
 
 
-def _blocks(keys: Column, least: int) -> Iterator[tuple[int, Floats]]:
-    """(id of the first entry, states in fp32), BLOCK_BYTES at a time."""
-    for start, block in keys.blocks(max(least, BLOCK_BYTES // (4 * keys.type.width))):
-        yield start, as_float32(block)
+def _nothing(queries: int, k: int) -> Neighbors:
+    """Missing neighbors."""
+    return top_k(np.empty((queries, 0), np.int64), np.empty((queries, 0), np.float32), k)
+
+
+def _unit(width: int) -> float:
+    """fp32's unit × √D, four times: how far a sum of D terms may be off, in units of their size."""
+    return float(4 * 2.0**-24 * np.sqrt(width))
