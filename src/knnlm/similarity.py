@@ -10,8 +10,6 @@ Code that depends on the metric matches on it and ends in `assert_never`: a metr
 `Metric` is an error of mypy, and of every run, until each such place knows it.
 """
 
-import os
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, Protocol, assert_never, get_args
 
 import numpy as np
@@ -22,7 +20,7 @@ from knnlm.errors import unknown
 
 Metric = Literal["l2", "ip"]
 METRICS: tuple[Metric, ...] = get_args(Metric)
-_STATES_AT_ONCE = 1 << 12
+_STATES_AT_ONCE = 1 << 10
 
 
 class StatesById(Protocol):
@@ -109,9 +107,7 @@ def score_states(
 def score_entries(
     metric: Metric, queries: NDArray[Any], ids: NDArray[np.integer], keys: StatesById
 ) -> NDArray[np.float32]:
-    """Exact similarities of queries to entries that are named by id.
-
-    A few queries at a time, so that their states stay in the processor's cache, on all cores.
+    """Exact similarities of queries to entries that are named by id, on all cores.
 
     Args:
         metric: "l2" or "ip".
@@ -122,14 +118,25 @@ def score_entries(
     Returns:
         (B, K) float32; -inf where the id is missing.
     """
+    from knnlm.workers import on_all_cores  # it needs torch, as scoring does
+
     scores = np.empty(ids.shape, np.float32)
-    size = max(1, _STATES_AT_ONCE // max(1, ids.shape[1]))
 
-    def score_block(start: int) -> None:
-        block = slice(start, start + size)
-        states = keys.gather(np.maximum(ids[block], 0))
-        scores[block] = score_states(metric, queries[block], states)
+    def score_piece(piece: tuple[int, int]) -> None:
+        row, some = piece[0], slice(piece[1], piece[1] + _STATES_AT_ONCE)
+        scores[row, some] = score_row(metric, queries[row], np.maximum(ids[row, some], 0), keys)
 
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(score_block, range(0, len(ids), size)))
+    starts = range(0, ids.shape[1], _STATES_AT_ONCE)
+    pieces = [(row, start) for row in range(len(ids)) for start in starts]
+    list(on_all_cores(score_piece, pieces))
     return np.where(ids < 0, np.float32(-np.inf), scores)
+
+
+def score_row(
+    metric: Metric, query: NDArray[Any], ids: NDArray[np.integer], keys: StatesById
+) -> NDArray[np.float32]:
+    """Exact similarities of one query (D,) to entries (K,); states are read in their order."""
+    order = np.argsort(ids)
+    scores = np.empty(len(ids), np.float32)
+    scores[order] = score_states(metric, query[None], keys.gather(ids[order])[None])[0]
+    return scores

@@ -88,15 +88,19 @@ class Column:
         shape = (*ids.shape, *self.type.shape(0)[1:])
         if len(self.parts) == 1:
             return np.take(self.parts[0], flat, axis=0).reshape(shape)
-        order = np.argsort(flat, kind="stable")
-        ordered = flat[order]
+        if (flat[1:] < flat[:-1]).any():
+            order = np.argsort(flat, kind="stable")
+            rows = np.empty(self.type.shape(len(flat)), self.type.dtype)
+            rows[order] = self.gather(flat[order])
+            return rows.reshape(shape)
         rows = np.empty(self.type.shape(len(flat)), self.type.dtype)
-        cuts = np.searchsorted(ordered, self.starts)
+        cuts = np.searchsorted(flat, self.starts)
         for part, begin, low, high in zip(
             self.parts, self.starts[:-1], cuts[:-1], cuts[1:], strict=True
         ):
             if high > low:
-                rows[order[low:high]] = np.take(part, ordered[low:high] - begin, axis=0)
+                # out= is written to at once only where a wrong row would not be an error
+                np.take(part, flat[low:high] - begin, axis=0, out=rows[low:high], mode="clip")
         return rows.reshape(shape)
 
 

@@ -14,7 +14,6 @@ N×D is never in memory. Three steps, the first fast, the others right:
 So the result is the true top k of the exact scores, ties by id.
 """
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, assert_never
 
 import numpy as np
@@ -36,8 +35,8 @@ from knnlm.search.products import (
     tiles_above,
 )
 from knnlm.search.scan import can_scan, scan, scan_above
-from knnlm.search.workers import one_core_each
-from knnlm.similarity import Metric, longest_state, score_entries, score_states
+from knnlm.similarity import Metric, longest_state, score_entries, score_row
+from knnlm.workers import on_all_cores
 
 _EXTRA_CANDIDATES = 16
 _QUERIES_AT_ONCE = 1 << 12
@@ -155,15 +154,14 @@ class _Attempt(NamedTuple):
 def _multiplied(queries: Floats, keys: Column, k: int, metric: Metric) -> Neighbors:
     """The three steps for many queries."""
     space = space_of(keys, metric)
-    with one_core_each() as pool:
-        bars, lower = guess_bars(space, ask(space, queries), keys, max(k, _LEAST_REACHED), pool)
-        near, certain, crowded, least, longest = _attempt(space, queries, bars, keys, k, pool)
-        again = np.flatnonzero(~certain & ~crowded)
-        if len(again):
-            second_bars = np.where(np.isfinite(least[again]), least[again], lower[again])
-            second = _attempt(space, queries[again], second_bars, keys, k, pool)
-            near.ids[again], near.scores[again] = second.near
-            certain[again], least[again] = second.certain, second.least
+    bars, lower = guess_bars(space, ask(space, queries), keys, max(k, _LEAST_REACHED))
+    near, certain, crowded, least, longest = _attempt(space, queries, bars, keys, k)
+    again = np.flatnonzero(~certain & ~crowded)
+    if len(again):
+        second_bars = np.where(np.isfinite(least[again]), least[again], lower[again])
+        second = _attempt(space, queries[again], second_bars, keys, k)
+        near.ids[again], near.scores[again] = second.near
+        certain[again], least[again] = second.certain, second.least
     unsure = np.flatnonzero(~certain)
     for start in range(0, len(unsure), _QUERIES_SEARCHED_AGAIN):
         part = unsure[start : start + _QUERIES_SEARCHED_AGAIN]
@@ -178,13 +176,12 @@ def _attempt(
     bars: NDArray[np.floating[Any]],
     keys: Column,
     k: int,
-    pool: ThreadPoolExecutor,
 ) -> _Attempt:
     asked = ask(space, queries)
     asked.set_bars(space, bars)
-    reached = entries_above(space, asked, keys, _MOST_REACHED * max(k, _LEAST_REACHED), pool)
+    reached = entries_above(space, asked, keys, _MOST_REACHED * max(k, _LEAST_REACHED))
     tolerance = _tolerance(space, asked, bars, reached.longest)
-    near, cut = _best(space, queries, reached, tolerance, keys, k, pool)
+    near, cut = _best(space, queries, reached, tolerance, keys, k)
     edge = near.scores[:, -1].astype(np.float64)
     certain = edge > bars + cut + tolerance
     least = np.where(reached.crowded, bars, edge) - 2 * tolerance
@@ -222,7 +219,6 @@ def _best(
     tolerance: NDArray[np.float64],
     keys: Column,
     k: int,
-    pool: ThreadPoolExecutor,
 ) -> tuple[Neighbors, NDArray[np.float64]]:
     """Step 2: the k best candidates of each query by their exact scores, and by how much those that
     were not scored again were above the bar at most."""
@@ -237,12 +233,10 @@ def _best(
             # the product was rounded too, a candidate's and the edge's
             cut[query] = max(edge * (1 - 4 * space.rounding) - 2 * tolerance[query], 0)
             ids = ids[above >= cut[query]]
-        ids = np.sort(ids)[None]
-        states = keys.gather(ids)
-        scores = score_states(space.metric, queries[query : query + 1], states)
-        near.ids[query], near.scores[query] = top_k(ids, scores, k)
+        scores = score_row(space.metric, queries[query], ids, keys)
+        near.ids[query], near.scores[query] = top_k(ids[None], scores[None], k)
 
-    list(pool.map(work, range(len(queries))))
+    list(on_all_cores(work, range(len(queries))))
     return near, cut
 
 

@@ -15,7 +15,6 @@ beyond the multiplied numbers': the matrices are in bfloat16 where this CPU mult
 import functools
 import time
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, assert_never
 
 import numpy as np
@@ -24,6 +23,7 @@ from numpy.typing import NDArray
 
 from knnlm.datastore import Column
 from knnlm.similarity import Metric, as_float32
+from knnlm.workers import core_count, on_all_cores
 
 Floats = NDArray[np.float32]
 
@@ -162,9 +162,7 @@ class _Pairs(NamedTuple):
     longest: float
 
 
-def guess_bars(
-    space: Space, asked: Questions, keys: Column, count: int, pool: ThreadPoolExecutor
-) -> tuple[Floats, Floats]:
+def guess_bars(space: Space, asked: Questions, keys: Column, count: int) -> tuple[Floats, Floats]:
     """Bars that somewhat more than `count` entries should reach, and lower ones to be safe.
 
     Where a share of the entries reaches the bar, about that share of a random sample does; the rank
@@ -184,13 +182,11 @@ def guess_bars(
         ordered = np.partition(scores, [sample - rank for rank in ranks], axis=1)
         return ordered[:, [sample - rank for rank in ranks]]
 
-    bars = np.concatenate(list(pool.map(work, range(0, len(asked.matrix), at_once))))
+    bars = np.concatenate(list(on_all_cores(work, range(0, len(asked.matrix), at_once))))
     return bars[:, 0], bars[:, 1]
 
 
-def entries_above(
-    space: Space, asked: Questions, keys: Column, most: int, pool: ThreadPoolExecutor
-) -> Reached:
+def entries_above(space: Space, asked: Questions, keys: Column, most: int) -> Reached:
     """All entries that reach the bars of the queries.
 
     Args:
@@ -199,7 +195,6 @@ def entries_above(
         keys: The stored states.
         most: A query that more entries reach is crowded: its pairs are dropped, so that a million
             equal states take no memory.
-        pool: Threads with one core each.
     """
     count = np.zeros(len(asked.matrix), np.int64)
     starts = iter(range(0, len(keys), TILE_ENTRIES))  # each thread takes the next one
@@ -212,8 +207,7 @@ def entries_above(
             pairs.append(each._replace(queries=each.queries.astype(np.uint16)))
         return pairs
 
-    threads = range(torch.get_num_threads())
-    pairs = [each for some in pool.map(work, threads) for each in some]
+    pairs = [each for some in on_all_cores(work, range(core_count())) for each in some]
     crowded = count > most
     queries = np.concatenate([each.queries for each in pairs])
     order = np.argsort(queries, kind="stable")  # a radix sort: numbers of queries have 16 bits

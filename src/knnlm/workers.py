@@ -1,0 +1,49 @@
+"""Threads with one core each: the pieces of a search run side by side and wait for nobody.
+
+A matrix product on all cores waits for the slowest of them, and what comes between two products
+(reading, converting, selecting) runs on one. Here every thread takes a piece and does all of it.
+"""
+
+import functools
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from typing import TypeVar
+
+import torch
+
+Piece = TypeVar("Piece")
+Result = TypeVar("Result")
+
+
+def core_count() -> int:
+    """How many threads PyTorch uses for one product, and we for the pieces of a search."""
+    return torch.get_num_threads()
+
+
+def on_all_cores(work: Callable[[Piece], Result], pieces: Iterable[Piece]) -> Iterator[Result]:
+    """The results of all pieces, in their order. `work` must not come here again."""
+    return _one_core_each(os.getpid(), core_count()).map(work, pieces)
+
+
+@functools.cache
+def _one_core_each(process: int, count: int) -> ThreadPoolExecutor:
+    """Threads in each of which PyTorch uses one core. They are kept: to start them takes as long as
+    a search for one token. A forked process has none of its parent's, so it starts its own."""
+    together = Barrier(count + 1)
+
+    def begin() -> None:
+        torch.get_num_threads()  # the first question gives a new thread the process's default
+        together.wait()
+        torch.set_num_threads(1)  # of this thread, and the process's default
+        together.wait()
+
+    pool = ThreadPoolExecutor(count, thread_name_prefix="knnlm-core")
+    begun = [pool.submit(begin) for _ in range(count)]
+    together.wait()
+    together.wait()
+    torch.set_num_threads(count)  # the default of threads that start later is as it was
+    for each in begun:
+        each.result()
+    return pool
