@@ -15,10 +15,10 @@
     on("lambda", "input", (value) => change({ lambda: value }));
     on("tau", "input", (value) => change({ tau: tuned().tau * 2 ** value }));
     on("k", "input", (value) => change({ k: Math.round(tuned().k ** value) }));
-    on("without", "change", (value) => change({ without: value }));
+    on("without", "change", explain.leaveOut);
     on("reset", "click", () => {
       const { lambda, tau, k } = tuned();
-      change({ lambda, tau, k: k ?? 1, without: -1 });
+      change({ lambda, tau, k: k ?? 1 });
     });
     on("link", "click", copyLink);
     $("ask").addEventListener("submit", (event) => {
