@@ -3,7 +3,7 @@
 "use strict";
 
 const lists = (() => {
-  const { $, element, button, visible } = page;
+  const { $, element, button, reveal, visible } = page;
   const SHORTEST_RUN = 5;
   const SHOWN_RUNS = 8;
   const SHOWN_DOCUMENTS = 5;
@@ -52,7 +52,10 @@ const lists = (() => {
     const text = visible(inside.map((token) => token.text).join("")).trim().replace(/\s+/g, " ");
     const label = text.length > LONGEST_LABEL ? text.slice(0, LONGEST_LABEL) + "…" : text;
     return element("li", {},
-      button(label, () => explain.choose(run.start)),
+      button(label, () => {
+        explain.choose(run.start);
+        reveal($("panel"));
+      }),
       " follows ", explain.documentLabel(run.document), ` for ${run.length} tokens`);
   }
 

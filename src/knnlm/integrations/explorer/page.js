@@ -62,6 +62,17 @@ const page = (() => {
     return node;
   }
 
+  const isWide = window.matchMedia("(min-width: 52.01rem)");
+  const isCalm = window.matchMedia("(prefers-reduced-motion: reduce)");
+  const PANEL_AT = 0.4; // of the screen: what was chosen stays in view above
+
+  /** On a narrow screen a panel is below its text: scroll as far as it takes to read it. */
+  function reveal(panel) {
+    const below = panel.getBoundingClientRect().top - PANEL_AT * window.innerHeight;
+    if (isWide.matches || below <= 0) return;
+    window.scrollBy({ top: below, behavior: isCalm.matches ? "instant" : "smooth" });
+  }
+
   /** Three cells of a grid: a label, a bar and its number. */
   function bar(label, p) {
     const inner = element("i");
@@ -73,5 +84,7 @@ const page = (() => {
     ];
   }
 
-  return { $, element, button, say, percent, number, visible, oneLine, fill, bar, isFile };
+  return {
+    $, element, button, say, percent, number, visible, oneLine, fill, bar, reveal, isFile, isWide,
+  };
 })();

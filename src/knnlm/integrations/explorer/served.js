@@ -7,7 +7,7 @@ const served = (() => {
   const CANDIDATES = 24;
   const BEGINNING = 8; // words
 
-  const state = { info: null, passage: null };
+  const state = { info: null, passage: null, beginning: null };
   let reading = null; // the passage, as it comes
 
   /** Ask what is served, and name it. */
@@ -71,6 +71,13 @@ const served = (() => {
       + " One passage says little; write a text of your own.";
   }
 
+  /** The same of a beginning. */
+  function noteOfBeginning(prompt) {
+    if (!prompt || prompt !== state.beginning) return "";
+    return `These are the first words of a passage of ${state.passage.document}, a document of this `
+      + "datastore: what follows them there may be retrieved.";
+  }
+
   /** What a visitor has begun to write stays. */
   const isTouched = () => $("text").value !== "" || document.activeElement === $("text");
 
@@ -90,10 +97,11 @@ const served = (() => {
     try {
       const { text } = await passage();
       const prompt = $("prompt");
-      if (prompt.value || document.activeElement === prompt) return;
-      prompt.value = text.split(/\s+/).slice(0, BEGINNING).join(" ");
+      state.beginning = text.split(/\s+/).slice(0, BEGINNING).join(" ");
+      if (!prompt.value && document.activeElement !== prompt) prompt.value = state.beginning;
+      compare.drawSource();
     } catch { /* it stays empty, and the visitor writes one */ }
   }
 
-  return { state, begin, ownDocument, note, explainPassage };
+  return { state, begin, ownDocument, note, noteOfBeginning, explainPassage };
 })();
