@@ -1,10 +1,13 @@
 """Where things are on the page, and whether they can be seen: phones, wide screens, dark ones."""
 
+import io
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
+from matplotlib.image import imread
 from playwright.sync_api import Browser, Page, expect
 
 from tests.integrations.server import test_explorer
@@ -162,3 +165,42 @@ def test_a_beginning_out_of_the_datastore_says_so(page: Page, url: str) -> None:
     page.goto(f"{url}#compare?prompt={begun}&length=3")
     expect(prompt).to_have_value(begun)
     expect(note).to_contain_text(told)
+
+
+def luminance(pixels: np.ndarray) -> np.ndarray:
+    """Of sRGB colors between 0 and 1, as WCAG defines it."""
+    linear = np.where(pixels <= 0.04045, pixels / 12.92, ((pixels + 0.055) / 1.055) ** 2.4)
+    weighted: np.ndarray = linear @ np.array([0.2126, 0.7152, 0.0722])
+    return weighted
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_figures_can_be_read_in_light_and_dark(browser: Browser, url: str, scheme: Any) -> None:
+    page = browser.new_page(color_scheme=scheme)
+    page.goto(f"{url}/findings.html")
+    for figure in page.locator("main img").all():
+        light = luminance(imread(io.BytesIO(figure.screenshot()))[..., :3].reshape(-1, 3))
+        paper = np.median(light)
+        contrast = (np.maximum(light, paper) + 0.05) / (np.minimum(light, paper) + 0.05)
+        assert contrast.max() > 10  # the ink of its text
+        assert (contrast > 4.5).mean() > 0.01
+    page.close()
+
+
+def test_the_likeliest_tokens_stand_side_by_side(phone: Callable[..., Page], url: str) -> None:
+    page = phone()
+    open_page(page, url)
+    boxes = [each.bounding_box() for each in page.locator(".tops > div").all()]
+    assert len({box["y"] for box in boxes if box is not None}) == 1
+    widths = [box["width"] for box in boxes if box is not None]
+    assert len(widths) == 3
+    assert max(widths) - min(widths) < 1
+    assert page.evaluate("() => document.documentElement.scrollWidth") <= PHONE["width"]
+
+
+def test_the_findings_keep_off_the_tabs(phone: Callable[..., Page], url: str) -> None:
+    page = phone()
+    page.goto(f"{url}/findings.html")
+    tabs = page.locator("nav").bounding_box()
+    assert tabs is not None
+    assert top(page, "main h1") - tabs["y"] - tabs["height"] >= 12

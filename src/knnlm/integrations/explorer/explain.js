@@ -53,6 +53,7 @@ const explain = (() => {
     state.result = null;
     $("result").hidden = true;
     $("example").value = "";
+    served.drawAbout();
   }
 
   function example(name, wanted = {}) {
@@ -86,6 +87,7 @@ const explain = (() => {
     const { metric } = origin.example ? EXAMPLES : served.state.info;
     state.result = { ...answer, votes, origin, retrieves, metric };
     state.short = names.shorten(votes.documents);
+    served.drawAbout();
     $("result").hidden = false;
     $("k").disabled = $("tau").disabled = !retrieves;
     lists.fillDocuments();

@@ -86,6 +86,7 @@ const links = (() => {
       if (each === view) $(`tab-${each}`).setAttribute("aria-current", "page");
       else $(`tab-${each}`).removeAttribute("aria-current");
     }
+    served.drawAbout();
   }
 
   return { remember, open };

@@ -50,7 +50,21 @@ const page = (() => {
       String.fromCharCode(c === "\u007f" ? 0x2421 : 0x2400 + c.charCodeAt(0)));
   }
 
-  const oneLine = (text) => visible(text).replace(/\n/g, "↵").replace(/^ /, "␣");
+  const SIGNS = { " ": "␣", "\n": "↵", "\t": "⇥" };
+
+  /** A token in one line. White space alone is told by its signs and how many there are, as ␣×4. */
+  function oneLine(text) {
+    if (text.trim()) {
+      return visible(text).replace(/[\n\t]/g, (c) => SIGNS[c]).replace(/^ /, "␣");
+    }
+    return text.replace(/(.)\1*/gsu, (run, c) =>
+      sign(c) + (run.length > 1 ? `×${run.length}` : ""));
+  }
+
+  function sign(c) {
+    const code = c.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0");
+    return SIGNS[c] ?? (visible(c) === c ? `U+${code}` : visible(c));
+  }
 
   /** Put a text into an element, with a sign at the end of each line. */
   function fill(node, text) {

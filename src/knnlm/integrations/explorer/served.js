@@ -10,18 +10,32 @@ const served = (() => {
   const state = { info: null, passage: null, beginning: null };
   let reading = null; // the passage, as it comes
 
-  /** Ask what is served, and name it. */
+  /** Ask what is served. */
   async function begin() {
     state.info = await (await server.ask("api/info")).json();
-    const { model, entries, documents, version, base_model: lm } = state.info;
+    drawAbout();
+    $("version").textContent = `knnlm ${state.info.version}`;
+    fillBeginning();
+  }
+
+  /** Name what the shown view is about: what is served, or what an example was recorded with. */
+  function drawAbout() {
+    const isExample = !$("explain").hidden && explain.state.result?.origin.example;
+    $("about").replaceChildren(...(isExample ? aboutExample() : state.info ? aboutServed() : []));
+  }
+
+  const aboutExample = () =>
+    ["An example, recorded with ", element("b", {}, EXAMPLES.recorded_with), "."];
+
+  function aboutServed() {
+    const { model, entries, documents, base_model: lm } = state.info;
     const count = (value) => value.toLocaleString("en-US");
-    $("about").replaceChildren(
+    return [
       "Datastore ", element("b", {}, model),
       `: ${count(entries)} entries of ${count(documents)} documents. `,
       "Language model: ", element("b", {}, lm.name),
-      ` (${lm.architecture}, ${size(lm.parameters)} parameters).`);
-    $("version").textContent = `knnlm ${version}`;
-    fillBeginning();
+      ` (${lm.architecture}, ${size(lm.parameters)} parameters).`,
+    ];
   }
 
   function size(parameters) {
@@ -103,5 +117,5 @@ const served = (() => {
     } catch { /* it stays empty, and the visitor writes one */ }
   }
 
-  return { state, begin, ownDocument, note, noteOfBeginning, explainPassage };
+  return { state, begin, drawAbout, ownDocument, note, noteOfBeginning, explainPassage };
 })();
