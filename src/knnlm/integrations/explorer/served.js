@@ -88,8 +88,8 @@ const served = (() => {
   /** The same of a beginning. */
   function noteOfBeginning(prompt) {
     if (!prompt || prompt !== state.beginning) return "";
-    return `These are the first words of a passage of ${state.passage.document}, a document of this `
-      + "datastore: what follows them there may be retrieved.";
+    return `These are the first words of a passage of ${state.passage.document}, a document of `
+      + "this datastore: what follows them there may be retrieved.";
   }
 
   /** What a visitor has begun to write stays. */

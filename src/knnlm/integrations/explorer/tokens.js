@@ -49,8 +49,8 @@ const tokens = (() => {
     return at;
   }
 
-  /** Clicks, arrow keys, Home and End choose a token of a text. Its panel is brought into view where
-      a token is picked; keys that move from token to token leave the text where it is. */
+  /** Clicks, arrow keys, Home and End choose a token of a text. A click, Enter or the space bar
+      brings its panel into view; keys that move from token to token leave the text in place. */
   function listen(text, spans, choose, panel) {
     text.addEventListener("click", (event) => {
       const chosen = event.target.closest(".token");
