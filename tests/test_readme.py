@@ -170,6 +170,14 @@ def test_the_explorers_findings_are_those_of_why() -> None:
         ).read_bytes() == figure.read_bytes()
 
 
+def test_the_explorers_findings_name_files_as_the_repository_does() -> None:
+    """The page is served without them: a name that is no link has to say where the file is."""
+    files = re.findall(r"[\w/.-]+\.(?:md|csv|py|yaml)\b", prose_of(findings_page.page()))
+    assert len(files) >= 2
+    for name in files:
+        assert (ROOT / name).is_file(), name
+
+
 def test_the_examples_of_the_explorer_are_what_the_equation_gives() -> None:
     """The picture shows the first of them."""
     file = ROOT / "src/knnlm/integrations/explorer/examples.js"

@@ -143,3 +143,22 @@ def test_the_version_is_printed() -> None:
 )
 def test_several_texts_may_follow_one_flag(typed: str, understood: str) -> None:
     assert spread_texts(typed.split()) == understood.split()
+
+
+@pytest.mark.parametrize("verb", ["serve", "explore"])
+def test_a_server_says_what_it_opens_before_it_does(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tuned_store: Path,
+    tiny_model: Path,
+    verb: str,
+) -> None:
+    import knnlm.api
+
+    def opened(*_: object, **__: object) -> None:
+        assert capsys.readouterr() == ("", f"opening {tuned_store} with {tiny_model} …\n")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(knnlm.api, "KNNLM", opened)
+    assert run([verb, str(tuned_store), "--json"]) == 1
+    assert "interrupted" in capsys.readouterr().err

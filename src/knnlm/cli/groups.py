@@ -138,9 +138,13 @@ class ModelOptions:
     model: Model = None
     device: Device = None
 
-    def open(self, store: Path, settings: "SettingOptions | None" = None) -> "KNNLM":
-        """The datastore's kNN-LM with these options."""
-        self._check(store, settings)
+    def open(
+        self, store: Path, settings: "SettingOptions | None" = None, *, announce: bool = False
+    ) -> "KNNLM":
+        """The datastore's kNN-LM with these options; `announce` says so before it takes seconds."""
+        entries = self._check(store, settings)
+        if announce:
+            log.info(f"opening {store} with {self.model or entries.model_source} …")
         from knnlm.api import KNNLM
 
         given: dict[str, Any] = dataclasses.asdict(self)
@@ -155,9 +159,9 @@ class ModelOptions:
         given = [f" --{name} {shlex.quote(value)}" for name, value in values.items() if value]
         return "".join(given) + (" --exact" if self.exact else "")
 
-    def _check(self, store: Path, settings: "SettingOptions | None") -> None:
+    def _check(self, store: Path, settings: "SettingOptions | None") -> "Entries":
         """Say what is wrong with the datastore or the settings before model libraries are imported,
-        which takes seconds."""
+        which takes seconds; the datastore's entries."""
         from knnlm.api import retrieval_wishes, settings_of
         from knnlm.components import component_record
         from knnlm.datastore import open_entries
@@ -172,6 +176,7 @@ class ModelOptions:
             component_record(entries, self.component)
         if self.component is None and settings is not None and None in (settings.lam, settings.tau):
             settings_of(entries, "knn", wishes, **dataclasses.asdict(settings))
+        return entries
 
 
 @dataclass(frozen=True)

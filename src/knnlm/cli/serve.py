@@ -110,7 +110,7 @@ def serve(
     Example: knnlm serve store --port 8017
     """
     _check(server)
-    server.run(model.open(store, settings), json)
+    server.run(model.open(store, settings, announce=True), json)
 
 
 def explore(
@@ -136,7 +136,7 @@ def explore(
             from knnlm.experiments import run_demo
 
             run_demo(store.parent)
-    server.run(model.open(store, settings), json)
+    server.run(model.open(store, settings, announce=True), json)
 
 
 def _check(server: ServerOptions) -> None:

@@ -4,7 +4,7 @@ import dataclasses
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,12 +28,12 @@ K = 16
 DOCUMENTS = 12
 
 
-def write_documents(folder: Path, without: str | None = None) -> Path:
-    """Documents of prose, each with a sentence of its own; all but one if asked for."""
+def write_documents(folder: Path, without: Collection[str] = ()) -> Path:
+    """Documents of prose, each with a sentence of its own; all but those left out."""
     folder.mkdir()
     for number in range(DOCUMENTS):
         name = f"{number:02}.txt"
-        if name != without:
+        if name not in without:
             own = f"number {number} has a sentence of its own. "
             (folder / name).write_text(own + prose(number, 20) + own)
     return folder

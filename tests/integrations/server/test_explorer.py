@@ -154,7 +154,7 @@ def test_a_document_left_out_is_as_if_it_was_never_stored(
     explain(page, url)
     page.select_option("#without", label="03.txt")
     tau = ask(url, "/api/info").json["settings"]["tau"]
-    others = write_documents(tmp_path / "docs", without="03.txt")
+    others = write_documents(tmp_path / "docs", without=["03.txt"])
     model = KNNLM(Datastore.build(server_model, others, tmp_path / "store"), lam=0.4, tau=tau, k=K)
     logs = [token.mixed_logprob for token in model.explain(TEXT).tokens]
     assert perplexity(page) == pytest.approx(math.exp(-sum(logs) / len(logs)), rel=1e-4)

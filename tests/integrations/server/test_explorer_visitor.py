@@ -33,9 +33,6 @@ def test_it_opens_on_the_served_datastore(page: Page, url: str) -> None:
     assert len(text.split()) >= 5
     expect(page.locator("#source")).to_contain_text("a document of this datastore")
     expect(page.locator("#source")).to_contain_text("is left out")
-    left_out = page.locator("#without option:checked").inner_text()
-    assert left_out.endswith(".txt")
-    expect(page.locator("#panel .neighbors li", has_text=left_out)).to_have_count(0)
     assert perplexity(page) > 0
     expect(page.locator("#example option:checked")).to_have_text("a recorded example")
     expect(page.locator("#prompt")).not_to_have_value("")
@@ -218,3 +215,57 @@ def test_the_server_says_where_a_passage_is_cut(url: str) -> None:
     first, middle = ask(url, "/api/entries", {"entries": [0, 40]}).json["entries"]
     assert (first["before"], first["cut_before"], first["cut_after"]) == ("", False, True)
     assert middle["cut_before"]
+
+
+def test_an_example_is_named_at_the_top_as_long_as_it_is_shown(page: Page, url: str) -> None:
+    open_page(page, url)
+    about = page.locator("#about")
+    expect(about).to_contain_text("Datastore tiny")
+    page.select_option("#example", "A story")
+    expect(about).to_have_text("An example, recorded with SmolLM2 and Python's documentation.")
+    page.click("#tab-compare")
+    expect(about).to_contain_text("Datastore tiny")
+    page.click("#tab-explain")
+    expect(about).to_contain_text("An example")
+    page.fill("#text", TEXT)
+    page.click("#go")
+    expect(about).to_contain_text("Datastore tiny", timeout=20_000)
+
+
+def test_the_text_field_asks_for_no_more_than_is_needed(page: Page, url: str) -> None:
+    explain(page, url, "cat")
+    assert perplexity(page) > 0
+    expect(page.locator("#text")).to_have_attribute("placeholder", "Paste a text")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (" ", "␣"),
+        ("    ", "␣×4"),
+        ("\n", "↵"),
+        ("\n\n", "↵×2"),
+        ("\n\t  ", "↵⇥␣×2"),
+        ("\r\n", "␍↵"),
+        ("\u00a0", "U+00A0"),
+        (" the", "␣the"),
+        ("a\tb", "a⇥b"),
+        ("", ""),
+    ],
+)
+def test_white_space_can_be_told_apart(page: Page, text: str, shown: str) -> None:
+    page.goto((FOLDER / "index.html").as_uri())
+    assert page.evaluate("text => page.oneLine(text)", text) == shown
+
+
+def test_no_two_of_the_likeliest_tokens_look_the_same(page: Page, url: str) -> None:
+    answer = ask(url, "/api/score", {"text": TEXT, "votes": True, "neighbors": 8, "top": 10}).json
+    for known, text in zip(answer["tokens"][4]["lm_top"], (" ", "  ", "    ", " "), strict=False):
+        known["text"] = text
+    body = json.dumps(answer)
+    page.route("**/api/score", lambda r: r.fulfill(body=body, content_type="application/json"))
+    explain(page, url)
+    page.locator("#passage .token").nth(4).click()
+    shown = page.locator(".tops > div").first.locator("li span:first-child").all_inner_texts()
+    ids = [known["id"] for known in answer["tokens"][4]["lm_top"]]
+    assert shown[:4] == [f"␣ #{ids[0]}", "␣×2", "␣×4", f"␣ #{ids[3]}"]

@@ -17,8 +17,14 @@ const compare = (() => {
     Object.assign(state, { asked: { prompt, length }, ...nothing() });
     $("prompt").value = prompt;
     $("length").value = length;
+    drawSource();
     for (const id of ["base-text", "knn-text", "compare-panel"]) $(id).replaceChildren();
     if (!$("prompt").disabled) say("compare-status", "");
+  }
+
+  /** Where the beginning comes from. */
+  function drawSource() {
+    $("beginning").textContent = served.noteOfBeginning($("prompt").value);
   }
 
   async function ask(prompt, length) {
@@ -96,5 +102,5 @@ const compare = (() => {
     return neighbors.groups(items, `Voted for “${page.oneLine(text)}”`, none);
   }
 
-  return { state, prepare, ask, choose };
+  return { state, prepare, drawSource, ask, choose };
 })();

@@ -53,6 +53,7 @@ const explain = (() => {
     state.result = null;
     $("result").hidden = true;
     $("example").value = "";
+    served.drawAbout();
   }
 
   function example(name, wanted = {}) {
@@ -86,7 +87,7 @@ const explain = (() => {
     const { metric } = origin.example ? EXAMPLES : served.state.info;
     state.result = { ...answer, votes, origin, retrieves, metric };
     state.short = names.shorten(votes.documents);
-    $("source").textContent = "";
+    served.drawAbout();
     $("result").hidden = false;
     $("k").disabled = $("tau").disabled = !retrieves;
     lists.fillDocuments();
@@ -102,10 +103,31 @@ const explain = (() => {
       lambda: wanted.lambda ?? tuned.lambda,
       tau: wanted.tau ?? tuned.tau,
       k: Math.min(wanted.k ?? k, k),
-      without: votes.documents.indexOf(wanted.without ?? ""),
+      without: withOwn((wanted.without ?? []).map((name) => votes.documents.indexOf(name))),
     };
     recompute();
     choose(wanted.token ?? largestGain(), false);
+  }
+
+  /** The document that the text is a passage of, if that has to be left out. */
+  function own() {
+    const { origin, votes } = state.result;
+    return votes.documents.indexOf(served.ownDocument(origin.text));
+  }
+
+  /** Documents to leave out; the text's own is always one of them. */
+  const withOwn = (numbers) => [...new Set([own(), ...numbers])].filter((n) => n >= 0);
+
+  /** Those that a visitor chose. */
+  const chosenOut = () => state.settings.without.filter((n) => n !== own());
+
+  /** Leave this document out instead of the one chosen before; none is -1. */
+  const leaveOut = (n) => change({ without: withOwn([n]) });
+
+  /** Where the shown text comes from has become known. */
+  function recognize() {
+    lists.fillDocuments();
+    change({ without: withOwn(state.settings.without) });
   }
 
   function mix() {
@@ -131,13 +153,14 @@ const explain = (() => {
     state.spans.forEach((span, n) =>
       tokens.shade(span, state.mixed.logs[n].log - all[n].lm_logprob));
     drawSettings();
+    drawSource();
     drawPerplexity();
     lists.draw();
     if (state.chosen < all.length) tokenPanel.draw();
   }
 
   function drawSettings() {
-    const { lambda, tau, k, without } = state.settings;
+    const { lambda, tau, k } = state.settings;
     const { settings: tuned, retrieves } = state.result;
     $("lambda").value = lambda;
     $("lambda-value").textContent = lambda.toFixed(3);
@@ -145,7 +168,13 @@ const explain = (() => {
     $("tau-value").textContent = number(tau);
     $("k").value = tuned.k > 1 ? Math.log(k) / Math.log(tuned.k) : 1;
     $("k-value").textContent = retrieves ? k : "none";
-    $("without").value = without;
+    $("without").value = chosenOut()[0] ?? -1;
+  }
+
+  /** Where the text comes from; an example says it itself. */
+  function drawSource() {
+    const { origin } = state.result;
+    if (!origin.example) $("source").textContent = served.note(origin.text, own() >= 0);
   }
 
   function drawPerplexity() {
@@ -163,12 +192,16 @@ const explain = (() => {
       `Perplexity (lower is better): LM alone ${number(lmPerplexity)}, with the vote `,
       element("b", {}, number(perplexity)),
       ` (${sign}${(100 * Math.abs(ratio)).toFixed(1)} %). ${verdict}.`,
-      without >= 0 ? ` The document ${shortName(without)} is left out of the vote.` : "",
+      without.length ? ` ${leftOut(without.map(shortName))} left out of the vote.` : "",
     );
-    if (without >= 0 && !mixture.complete(votes.positions, state.settings)) {
+    if (without.length && !mixture.complete(votes.positions, state.settings)) {
       line.append(" The numbers are approximate: some tokens have fewer than k neighbors left.");
     }
   }
+
+  const leftOut = (all) => (all.length > 1
+    ? `The documents ${all.slice(0, -1).join(", ")} and ${all.at(-1)} are`
+    : `The document ${all[0]} is`);
 
   /** The name of a document as it is shown; its label tells the whole name. */
   function shortName(n) {
@@ -202,7 +235,7 @@ const explain = (() => {
   }
 
   return {
-    state, TOP, question, ask, score, clear, example, show, apply, change, choose, shortName,
-    documentLabel,
+    state, TOP, question, ask, score, clear, example, show, apply, change, choose, own, chosenOut,
+    leaveOut, recognize, shortName, documentLabel,
   };
 })();

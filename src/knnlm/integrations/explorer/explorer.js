@@ -6,7 +6,7 @@
 "use strict";
 
 (() => {
-  const { $, element, say, isFile } = page;
+  const { $, element, say, isFile, isWide } = page;
 
   function listenToExplain() {
     const { state, change } = explain;
@@ -15,10 +15,10 @@
     on("lambda", "input", (value) => change({ lambda: value }));
     on("tau", "input", (value) => change({ tau: tuned().tau * 2 ** value }));
     on("k", "input", (value) => change({ k: Math.round(tuned().k ** value) }));
-    on("without", "change", (value) => change({ without: value }));
+    on("without", "change", explain.leaveOut);
     on("reset", "click", () => {
       const { lambda, tau, k } = tuned();
-      change({ lambda, tau, k: k ?? 1, without: -1 });
+      change({ lambda, tau, k: k ?? 1 });
     });
     on("link", "click", copyLink);
     $("ask").addEventListener("submit", (event) => {
@@ -32,7 +32,7 @@
       say("status", "");
       if ($("example").value) explain.example($("example").value);
     });
-    tokens.listen($("passage"), () => state.spans, explain.choose);
+    tokens.listen($("passage"), () => state.spans, explain.choose, $("panel"));
   }
 
   async function copyLink() {
@@ -52,7 +52,9 @@
       if (prompt) compare.ask(prompt, Number($("length").value) || 40);
       else say("compare-status", "Write a beginning first.", true);
     });
-    tokens.listen($("knn-text"), () => compare.state.spans, compare.choose);
+    $("prompt").addEventListener("input", compare.drawSource);
+    tokens.listen(
+      $("knn-text"), () => compare.state.spans, compare.choose, $("compare-panel"));
   }
 
   async function begin() {
@@ -84,9 +86,8 @@
 
   /** On a narrow screen the settings are one line that opens: the text comes first. */
   function foldSettings() {
-    const wide = window.matchMedia("(min-width: 52.01rem)");
-    const fold = () => { $("settings").open = wide.matches; };
-    wide.addEventListener("change", fold);
+    const fold = () => { $("settings").open = isWide.matches; };
+    isWide.addEventListener("change", fold);
     fold();
   }
 

@@ -21,7 +21,7 @@ const links = (() => {
     for (const key of ["lambda", "tau", "k"]) {
       if (settings[key] !== (tuned[key] ?? 1)) fields.set(key, settings[key]);
     }
-    if (settings.without >= 0) fields.set("without", votes.documents[settings.without]);
+    for (const n of settings.without) fields.append("without", votes.documents[n]);
     fields.set("token", chosen);
     return fields;
   }
@@ -75,7 +75,7 @@ const links = (() => {
     if (!(wanted.tau > 0)) delete wanted.tau;
     if (wanted.k !== undefined) wanted.k = Math.max(1, Math.round(wanted.k));
     if (wanted.token !== undefined) wanted.token = Math.round(wanted.token);
-    if (fields.get("without")) wanted.without = fields.get("without");
+    wanted.without = fields.getAll("without");
     return wanted;
   }
 
@@ -86,6 +86,7 @@ const links = (() => {
       if (each === view) $(`tab-${each}`).setAttribute("aria-current", "page");
       else $(`tab-${each}`).removeAttribute("aria-current");
     }
+    served.drawAbout();
   }
 
   return { remember, open };

@@ -3,7 +3,7 @@
 "use strict";
 
 const lists = (() => {
-  const { $, element, button, visible } = page;
+  const { $, element, button, reveal, visible } = page;
   const SHORTEST_RUN = 5;
   const SHOWN_RUNS = 8;
   const SHOWN_DOCUMENTS = 5;
@@ -11,13 +11,17 @@ const lists = (() => {
 
   const state = () => explain.state;
 
-  /** The documents that can be left out. */
+  /** The documents that can be left out; the text's own is left out already. */
   function fillDocuments() {
+    const own = explain.own();
     const options = state().result.votes.documents
       .map((name, n) => ({ name, n, short: explain.shortName(n) }))
+      .filter(({ n }) => n !== own)
       .sort((a, b) => a.short.localeCompare(b.short))
       .map(({ name, n, short }) => element("option", { value: n, title: name }, short));
-    $("without").replaceChildren(element("option", { value: -1 }, "none"), ...options);
+    $("without").replaceChildren(
+      element("option", { value: -1 }, own < 0 ? "none" : "no other"),
+      ...options);
   }
 
   function draw() {
@@ -48,7 +52,10 @@ const lists = (() => {
     const text = visible(inside.map((token) => token.text).join("")).trim().replace(/\s+/g, " ");
     const label = text.length > LONGEST_LABEL ? text.slice(0, LONGEST_LABEL) + "…" : text;
     return element("li", {},
-      button(label, () => explain.choose(run.start)),
+      button(label, () => {
+        explain.choose(run.start);
+        reveal($("panel"));
+      }),
       " follows ", explain.documentLabel(run.document), ` for ${run.length} tokens`);
   }
 
@@ -63,7 +70,7 @@ const lists = (() => {
     const right = sum(voting);
     const items = voting.slice(0, SHOWN_DOCUMENTS).map(([n, weight]) => element("li", {},
       explain.documentLabel(n), `: ${share(weight / right)} `,
-      button("leave out", () => explain.change({ without: n }), {
+      button("leave out", () => explain.leaveOut(n), {
         "aria-label": `leave out ${explain.shortName(n)}`,
       })));
     const others = voting.slice(SHOWN_DOCUMENTS);
@@ -71,10 +78,8 @@ const lists = (() => {
       const named = others.length === 1 ? "1 other document" : `${others.length} other documents`;
       items.push(element("li", {}, `${named}: ${share(sum(others) / right)}`));
     }
-    const { without } = settings;
-    const back = without >= 0
-      ? [button(`take ${explain.shortName(without)} back`, () => explain.change({ without: -1 }))]
-      : [];
+    const back = explain.chosenOut().map((n) => button(`take ${explain.shortName(n)} back`, () =>
+      explain.change({ without: settings.without.filter((each) => each !== n) })));
     $("documents").replaceChildren(
       element("h2", {}, "Documents with the right votes"),
       element("p", { class: "note" }, right > 0

@@ -5,17 +5,17 @@
    A position of `votes` has parallel arrays, nearest neighbor first: `scores`, `entries`,
    `documents` (numbers of names), `which` (places in `distinct`, the tokens that were voted for,
    whose log p_LM is in `lm_logprobs`). There are more neighbors than vote, so that the next ones
-   take the places of a document that is left out. */
+   take the places of documents that are left out (`without`, their numbers). */
 
 "use strict";
 
 const mixture = (() => {
-  /** The neighbors that vote: the first k that are not in a document left out. */
+  /** The neighbors that vote: the first k that are in no document left out. */
   function voters(position, settings) {
     const { scores, documents } = position;
     const places = [];
     for (let i = 0; i < scores.length && places.length < settings.k; i++) {
-      if (documents[i] !== settings.without) places.push(i);
+      if (!settings.without.includes(documents[i])) places.push(i);
     }
     return places;
   }
@@ -162,7 +162,7 @@ const mixture = (() => {
     return [...total].sort((a, b) => b[1] - a[1]);
   }
 
-  /** Whether k neighbors are left at every position without the document. */
+  /** Whether k neighbors are left at every position without the documents left out. */
   function complete(positions, settings) {
     return positions.every((position) => {
       const all = position.scores.length;

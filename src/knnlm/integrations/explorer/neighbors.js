@@ -73,7 +73,7 @@ const neighbors = (() => {
   function item({ passage, isHit, share, number, similarity, name, short }) {
     const near = similarity === undefined ? "" : `, similarity ${signed(similarity)}`;
     const leave = number === undefined ? [] : [
-      button("leave out", () => explain.change({ without: number }), {
+      button("leave out", () => explain.leaveOut(number), {
         "aria-label": `leave out ${short}`,
       })];
     return element("li", {},

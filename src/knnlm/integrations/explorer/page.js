@@ -50,7 +50,21 @@ const page = (() => {
       String.fromCharCode(c === "\u007f" ? 0x2421 : 0x2400 + c.charCodeAt(0)));
   }
 
-  const oneLine = (text) => visible(text).replace(/\n/g, "↵").replace(/^ /, "␣");
+  const SIGNS = { " ": "␣", "\n": "↵", "\t": "⇥" };
+
+  /** A token in one line. White space alone is told by its signs and how many there are, as ␣×4. */
+  function oneLine(text) {
+    if (text.trim()) {
+      return visible(text).replace(/[\n\t]/g, (c) => SIGNS[c]).replace(/^ /, "␣");
+    }
+    return text.replace(/(.)\1*/gsu, (run, c) =>
+      sign(c) + (run.length > 1 ? `×${run.length}` : ""));
+  }
+
+  function sign(c) {
+    const code = c.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0");
+    return SIGNS[c] ?? (visible(c) === c ? `U+${code}` : visible(c));
+  }
 
   /** Put a text into an element, with a sign at the end of each line. */
   function fill(node, text) {
@@ -60,6 +74,17 @@ const page = (() => {
     });
     if (text === "") node.append("·");
     return node;
+  }
+
+  const isWide = window.matchMedia("(min-width: 52.01rem)");
+  const isCalm = window.matchMedia("(prefers-reduced-motion: reduce)");
+  const PANEL_AT = 0.4; // of the screen: what was chosen stays in view above
+
+  /** On a narrow screen a panel is below its text: scroll as far as it takes to read it. */
+  function reveal(panel) {
+    const below = panel.getBoundingClientRect().top - PANEL_AT * window.innerHeight;
+    if (isWide.matches || below <= 0) return;
+    window.scrollBy({ top: below, behavior: isCalm.matches ? "instant" : "smooth" });
   }
 
   /** Three cells of a grid: a label, a bar and its number. */
@@ -73,5 +98,7 @@ const page = (() => {
     ];
   }
 
-  return { $, element, button, say, percent, number, visible, oneLine, fill, bar, isFile };
+  return {
+    $, element, button, say, percent, number, visible, oneLine, fill, bar, reveal, isFile, isWide,
+  };
 })();

@@ -65,19 +65,26 @@ const tokenPanel = (() => {
   function likeliest(token, position) {
     const { lm, knn, mixed } =
       mixture.distributions(token, position, state().settings, explain.TOP);
-    const item = ([id, p]) => element("li", id === token.id ? { class: "is-token" } : {},
-      tokenName(textOf(id, token), id),
+    const item = ([id, p], others) => element("li", id === token.id ? { class: "is-token" } : {},
+      tokenName(textOf(id, token), id, others),
       element("span", { class: "number" }, percent(p)));
-    const list = (title, pairs) => element("div", {},
-      element("h4", {}, title), element("ol", {}, ...pairs.map(item)));
+    const list = (title, pairs) => {
+      const texts = pairs.map(([id]) => textOf(id, token));
+      const items = pairs.map((pair, n) => item(pair, texts.filter((_, other) => other !== n)));
+      return element("div", {}, element("h4", {}, title), element("ol", {}, ...items));
+    };
     return element("div", { class: "tops" },
       element("h3", { class: "wide" }, "The likeliest tokens"),
       list("LM", lm), list("Neighbors", knn), list("Mixed", mixed));
   }
 
-  function tokenName(text, id) {
-    if (!letters.isPiece(text)) return element("span", {}, oneLine(text));
-    return element("span", { title: `part of a letter, token ${id}` }, "·");
+  /** What a token spells; one that others spell too has its number. */
+  function tokenName(text, id, others) {
+    if (letters.isPiece(text)) {
+      return element("span", { title: `part of a letter, token ${id}` }, "·");
+    }
+    const name = others.includes(text) ? `${oneLine(text)} #${id}` : oneLine(text);
+    return element("span", { title: name }, name);
   }
 
   return { draw, head, textOf };

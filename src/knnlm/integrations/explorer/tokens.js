@@ -3,7 +3,7 @@
 "use strict";
 
 const tokens = (() => {
-  const { element, fill } = page;
+  const { element, fill, reveal } = page;
   const FULL_COLOR = 2; // nats
 
   function span(n, text) {
@@ -49,11 +49,14 @@ const tokens = (() => {
     return at;
   }
 
-  /** Clicks, arrow keys, Home and End choose a token of a text. */
-  function listen(text, spans, choose) {
+  /** Clicks, arrow keys, Home and End choose a token of a text. A click, Enter or the space bar
+      brings its panel into view; keys that move from token to token leave the text in place. */
+  function listen(text, spans, choose, panel) {
     text.addEventListener("click", (event) => {
       const chosen = event.target.closest(".token");
-      if (chosen) choose(Number(chosen.dataset.n));
+      if (!chosen) return;
+      choose(Number(chosen.dataset.n));
+      reveal(panel);
     });
     text.addEventListener("keydown", (event) => {
       const now = spans().indexOf(event.target);
@@ -64,6 +67,7 @@ const tokens = (() => {
       };
       if (!(event.key in places)) return;
       choose(places[event.key]);
+      if (event.key === "Enter" || event.key === " ") reveal(panel);
       event.preventDefault();
     });
   }

@@ -164,8 +164,8 @@ class ScoreRequest(_Request):
     top: int = Field(default=10, ge=0, le=50, description="How many of the LM's likeliest tokens")
     votes: bool = Field(
         default=False,
-        description="Also return every vote as arrays, with what is needed to leave any one "
-        "document out: the page computes λ, τ, k and P from them",
+        description="Also return every vote as arrays, with what is needed to leave any two "
+        "documents out: the page computes λ, τ, k and P from them",
     )
 
 

@@ -19,6 +19,7 @@ from knnlm.search import Neighbors
 from knnlm.text import decode_continuation, token_texts
 
 _ROWS_AT_A_TURN = 8  # each takes milliseconds where many neighbors are described
+_LEFT_OUT = 2  # documents that the page can leave out at once
 
 
 class Scoring(NamedTuple):
@@ -168,8 +169,8 @@ def _named(
 
 
 class _Votes:
-    """Every vote as arrays, and more neighbors than vote, so that the page can leave any document
-    out: without a document's entries, the next ones take their places."""
+    """Every vote as arrays, and more neighbors than vote, so that the page can leave any two
+    documents out: without their entries, the next ones take their places."""
 
     def __init__(self, predictor: Predictor, mixing: Mixing) -> None:
         self.predictor, self.mixing = predictor, mixing
@@ -187,7 +188,7 @@ class _Votes:
         for row in range(len(prediction.lm)):
             ids = near.ids[row][near.ids[row] >= 0]
             documents = self.numbers[ids]
-            length = enough_without_any(documents, k)
+            length = enough_without_any(documents, k, _LEFT_OUT)
             self.positions.append(
                 self._position(
                     ids[:length], near.scores[row][:length], documents[:length], prediction.lm[row]
@@ -237,12 +238,17 @@ class _Votes:
         }
 
 
-def enough_without_any(documents: NDArray[np.int32], k: int) -> int:
-    """How many of the nearest neighbors are needed so that k are left without any one document.
+def enough_without_any(documents: NDArray[np.int32], k: int, left_out: int = 1) -> int:
+    """How many of the nearest neighbors are needed so that k are left without any documents.
+
+    Of the first m neighbors, the `left_out` documents that have the most of them have as many as
+    there are levels they reached: a document that is among the first to have its n-th neighbor adds
+    one to what leaving out may cost.
 
     Args:
         documents: The document of each neighbor, nearest first.
         k: How many vote.
+        left_out: How many documents may be left out at once, whichever they are.
 
     Returns:
         The smallest such number; all there are, if they are not enough.
@@ -250,10 +256,18 @@ def enough_without_any(documents: NDArray[np.int32], k: int) -> int:
     Example:
         >>> enough_without_any(np.array([5, 5, 7, 7, 8, 5]), k=2)
         4
+        >>> enough_without_any(np.array([5, 5, 7, 7, 8, 5, 8]), k=2, left_out=2)
+        7
     """
-    order = np.argsort(documents, kind="stable")
-    _, starts, counts = np.unique(documents[order], return_index=True, return_counts=True)
-    nth = np.empty(len(documents), np.int64)  # the how manieth neighbor of its document each one is
-    nth[order] = np.arange(len(documents)) - np.repeat(starts, counts) + 1
-    left = np.arange(1, len(documents) + 1) - np.maximum.accumulate(nth)
+    place = _occurrence(_occurrence(documents))  # the how manieth document to have so many
+    left = np.cumsum(place > left_out)
     return int(np.searchsorted(left, k)) + 1 if len(left) and left[-1] >= k else len(documents)
+
+
+def _occurrence(values: NDArray[Any]) -> NDArray[np.int64]:
+    """The how manieth of its value each one is."""
+    order = np.argsort(values, kind="stable")
+    _, starts, counts = np.unique(values[order], return_index=True, return_counts=True)
+    nth = np.empty(len(values), np.int64)
+    nth[order] = np.arange(len(values)) - np.repeat(starts, counts) + 1
+    return nth
