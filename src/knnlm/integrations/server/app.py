@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import PurePath
 from typing import Any
 
@@ -51,8 +52,6 @@ from knnlm.integrations.server.sources import passage
 from knnlm.progress import log
 from knnlm.version import __version__
 
-GRACE = 20  # seconds for texts that are being continued when the server stops
-
 
 @dataclass(frozen=True, kw_only=True)
 class ServerOptions:
@@ -67,6 +66,7 @@ class ServerOptions:
         most_scored: Tokens of a text that /api/score answers about.
         most_votes: Votes that it returns; each takes about 60 bytes.
         patience: Seconds for a client to send its request, and to take each part of the answer.
+        grace: Seconds for what has begun when the server stops; what is left then gets 503.
         log_texts: Whether prompts and texts may be in the log.
     """
 
@@ -78,6 +78,7 @@ class ServerOptions:
     most_scored: int = 2048
     most_votes: int = 1 << 20
     patience: float = 30.0
+    grace: int = 20
     log_texts: bool = False
 
 
@@ -88,10 +89,12 @@ class Server:
     Attributes:
         answer: The app.
         stop_taking: Refuses requests from now on; those that were taken are answered.
+        close: The same; what is left when the grace has passed gets 503. Returns after that.
     """
 
     answer: Callable[..., Awaitable[None]]
     stop_taking: Callable[[], None]
+    close: Callable[[], object]
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer a request."""
@@ -112,7 +115,7 @@ def build_app(knnlm: KNNLM, options: ServerOptions) -> Server:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
-        await asyncio.to_thread(engine.close, GRACE)
+        await asyncio.to_thread(engine.close, options.grace)
         predictor.close()
 
     app = FastAPI(
@@ -134,7 +137,9 @@ def build_app(knnlm: KNNLM, options: ServerOptions) -> Server:
         most_bytes=options.most_bytes,
         patience=options.patience,
     )
-    return Server(metrics.middleware(guard), engine.stop_taking)
+    return Server(
+        metrics.middleware(guard), engine.stop_taking, partial(engine.close, options.grace)
+    )
 
 
 def _add_routes(app: FastAPI, served: Served, options: ServerOptions) -> frozenset[str]:

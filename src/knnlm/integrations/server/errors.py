@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from knnlm.errors import KnnlmError
 from knnlm.integrations.server.completions import NotFound
 from knnlm.integrations.server.engine import ShuttingDown, TooBusy
-from knnlm.integrations.server.guards import error_json
+from knnlm.integrations.server.guards import STOPPING, error_json
 from knnlm.integrations.server.schemas import CompletionRequest, KNNField
 from knnlm.progress import log
 
@@ -32,7 +32,7 @@ def error_of(error: Exception) -> tuple[int, dict[str, Any]]:
         case ClientGone():
             return 499, error_json("the client has gone", 499)
         case ShuttingDown():
-            return 503, error_json("the server is shutting down", 503, "shutting_down")
+            return 503, error_json(STOPPING, 503, "shutting_down")
         case NotFound():
             return 404, error_json(str(error), 404, "model_not_found")
         case KnnlmError():
