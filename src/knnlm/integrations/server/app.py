@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -35,7 +35,7 @@ from knnlm.integrations.server.answers import answer_chat, answer_completion
 from knnlm.integrations.server.completions import NotFound, Served
 from knnlm.integrations.server.documenting import ERRORS, STREAM, TEXT, answers, complete_schema
 from knnlm.integrations.server.engine import Capacity, Engine, ShuttingDown
-from knnlm.integrations.server.errors import add_errors
+from knnlm.integrations.server.errors import Refusals, add_errors
 from knnlm.integrations.server.guards import LOOPBACK, Guard
 from knnlm.integrations.server.metrics import Metrics
 from knnlm.integrations.server.pages import explorer_files, page_file
@@ -128,7 +128,8 @@ def build_app(knnlm: KNNLM, options: ServerOptions) -> Server:
     )
     metrics = Metrics(engine, _add_routes(app, served, options))
     app.state.metrics, app.state.engine = metrics, engine
-    add_errors(app)
+    app.state.refusals = _refusals(served)
+    add_errors(app, app.state.refusals)
     complete_schema(app, options.token is not None)
     guard = Guard(
         app=app,
@@ -260,6 +261,13 @@ def _add_information(app: FastAPI, served: Served, options: ServerOptions) -> No
     async def metrics() -> Response:
         """Counters for Prometheus."""
         return Response(app.state.metrics.page(), media_type="text/plain; version=0.0.4")
+
+
+def _refusals(served: Served) -> Refusals:
+    entries = served.predictor.entries
+    model = Path(entries.model_source)
+    places = {model: model.name} if model.exists() else {}
+    return Refusals({**places, entries.path: served.name})
 
 
 def _base_model(predictor: Predictor) -> dict[str, Any]:
