@@ -1,5 +1,6 @@
 """What clients rely on beyond the text: names of tokens, letters in parts, seeds, ends."""
 
+from collections.abc import Callable
 from typing import Any
 
 import openai
@@ -113,6 +114,17 @@ def test_one_model_can_be_asked_for(client: openai.OpenAI) -> None:
     assert client.models.retrieve("tiny:base").id == "tiny:base"
     with pytest.raises(openai.NotFoundError, match="there is no model 'other' here"):
         client.models.retrieve("other")
+
+
+def test_a_name_may_have_an_owner_as_on_the_hub(start: Callable[..., Any]) -> None:
+    with start(name="org/mod") as url:
+        for path in ("org/mod", "org%2Fmod", "org/mod:base", "org%2Fmod:base"):
+            answer = ask(url, f"/v1/models/{path}")
+            assert answer.status == 200
+            assert answer.json["id"] == path.replace("%2F", "/")
+        assert ask(url, "/v1/models/org").message == "there is no model 'org' here: see /v1/models"
+        asked = {"prompt": "a", "max_tokens": 1, "model": "org/mod"}
+        assert ask(url, "/v1/completions", asked).json["model"] == "org/mod"
 
 
 @pytest.mark.parametrize(

@@ -148,9 +148,13 @@ def _add_routes(app: FastAPI, served: Served, options: ServerOptions) -> frozens
     _add_scoring(app, served, options)
     _add_information(app, served, options)
     for name in explorer_files():
-        app.get(f"/{name}", include_in_schema=False)(page_file(name))
-    app.get("/", include_in_schema=False)(page_file("index.html"))
+        _add_page(app, f"/{name}", name)
+    _add_page(app, "/", "index.html")
     return frozenset(route.path for route in app.routes if hasattr(route, "path"))
+
+
+def _add_page(app: FastAPI, path: str, name: str) -> None:
+    app.api_route(path, methods=["GET", "HEAD"], include_in_schema=False)(page_file(name))
 
 
 def _add_openai(app: FastAPI, served: Served, options: ServerOptions) -> None:
@@ -181,7 +185,7 @@ def _add_openai(app: FastAPI, served: Served, options: ServerOptions) -> None:
         """What can be asked for as `model`."""
         return {"object": "list", "data": [described(name) for name in served.names]}
 
-    @app.get("/v1/models/{name}", responses=answers(Model))
+    @app.get("/v1/models/{name:path}", responses=answers(Model))
     async def model(name: str) -> dict[str, Any]:
         """One of them."""
         if name not in served.names:
