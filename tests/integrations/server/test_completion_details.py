@@ -56,6 +56,20 @@ def test_names_of_tokens_join_to_the_text_even_in_half_a_letter(url: str, dog: l
     assert "".join(choice["logprobs"]["tokens"]) == choice["text"]
 
 
+def test_logprobs_have_what_ended_the_text_too(url: str, knnlm_model: KNNLM) -> None:
+    """As in OpenAI's API: the end token, and the tokens of a stop string."""
+    tokenizer = knnlm_model.tokenizer
+    ended = completed(url, logprobs=0, **forced(tokenizer.eos_token_id))
+    assert (ended["text"], ended["finish_reason"]) == ("", "stop")
+    assert ended["logprobs"]["tokens"] == [tokenizer.eos_token]
+    whole = completed(url, logprobs=0, temperature=0)
+    stop = whole["logprobs"]["tokens"][2]
+    stopped = completed(url, logprobs=0, temperature=0, stop=stop)
+    joined = "".join(stopped["logprobs"]["tokens"])
+    assert joined == stopped["text"] + stop
+    assert whole["text"] == "".join(whole["logprobs"]["tokens"])
+
+
 @pytest.mark.parametrize("top", [0, 1, 5])
 def test_the_chosen_token_is_among_the_likeliest(url: str, top: int) -> None:
     logs = completed(url, logprobs=top, temperature=2, seed=7, max_tokens=12)["logprobs"]
