@@ -36,7 +36,10 @@ def check_lambda(lam: float) -> None:
 def check_temperature(tau: float) -> None:
     """Raise a UsageError unless scores can be divided by τ: positive, and not lost in fp32."""
     if not (math.isfinite(tau) and _SMALLEST_TAU <= tau <= _LARGEST_TAU):
-        raise UsageError(f"retrieval temperature {tau} is out of range: choose a number above 0")
+        raise UsageError(
+            f"retrieval temperature {tau} is out of range: choose a number above 0, between "
+            f"{_SMALLEST_TAU:g} and {_LARGEST_TAU:g}"
+        )
 
 
 def check_k(k: int) -> None:

@@ -1,5 +1,6 @@
 """What clients rely on beyond the text: names of tokens, letters in parts, seeds, ends."""
 
+from collections.abc import Callable
 from typing import Any
 
 import openai
@@ -53,6 +54,20 @@ def test_names_of_tokens_join_to_the_text_even_in_half_a_letter(url: str, dog: l
     choice = completed(url, max_tokens=2, logprobs=1, **forced(dog[0]))
     assert choice["text"].endswith(HALF)
     assert "".join(choice["logprobs"]["tokens"]) == choice["text"]
+
+
+def test_logprobs_have_what_ended_the_text_too(url: str, knnlm_model: KNNLM) -> None:
+    """As in OpenAI's API: the end token, and the tokens of a stop string."""
+    tokenizer = knnlm_model.tokenizer
+    ended = completed(url, logprobs=0, **forced(tokenizer.eos_token_id))
+    assert (ended["text"], ended["finish_reason"]) == ("", "stop")
+    assert ended["logprobs"]["tokens"] == [tokenizer.eos_token]
+    whole = completed(url, logprobs=0, temperature=0)
+    stop = whole["logprobs"]["tokens"][2]
+    stopped = completed(url, logprobs=0, temperature=0, stop=stop)
+    joined = "".join(stopped["logprobs"]["tokens"])
+    assert joined == stopped["text"] + stop
+    assert whole["text"] == "".join(whole["logprobs"]["tokens"])
 
 
 @pytest.mark.parametrize("top", [0, 1, 5])
@@ -113,6 +128,17 @@ def test_one_model_can_be_asked_for(client: openai.OpenAI) -> None:
     assert client.models.retrieve("tiny:base").id == "tiny:base"
     with pytest.raises(openai.NotFoundError, match="there is no model 'other' here"):
         client.models.retrieve("other")
+
+
+def test_a_name_may_have_an_owner_as_on_the_hub(start: Callable[..., Any]) -> None:
+    with start(name="org/mod") as url:
+        for path in ("org/mod", "org%2Fmod", "org/mod:base", "org%2Fmod:base"):
+            answer = ask(url, f"/v1/models/{path}")
+            assert answer.status == 200
+            assert answer.json["id"] == path.replace("%2F", "/")
+        assert ask(url, "/v1/models/org").message == "there is no model 'org' here: see /v1/models"
+        asked = {"prompt": "a", "max_tokens": 1, "model": "org/mod"}
+        assert ask(url, "/v1/completions", asked).json["model"] == "org/mod"
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
+from knnlm import KNNLM
 from knnlm.integrations.server.pages import FOLDER
 from tests.integrations.server import test_explorer
 from tests.integrations.server.asking import ask
@@ -160,6 +161,30 @@ def test_both_continuations_look_the_same_and_say_how(page: Page, url: str) -> N
     expect(page.locator("#compare-status")).to_contain_text("Both wrote the same.")
     for column in ("#base-text", "#knn-text"):
         expect(page.locator(f"{column} .newline")).to_have_count(1)
+
+
+@pytest.mark.parametrize("is_base", [True, False])
+def test_a_model_that_ends_the_text_at_once_says_so(
+    page: Page, url: str, knnlm_model: KNNLM, is_base: bool
+) -> None:
+    ends = {"logit_bias": {str(knnlm_model.tokenizer.eos_token_id): 100}}
+
+    def ending(route: Route) -> None:
+        body: Any = route.request.post_data_json
+        one_ends = body["model"].endswith(":base") == is_base
+        route.continue_(post_data={**body, **ends} if one_ends else body)
+
+    page.route("**/v1/completions", ending)
+    page.goto(f"{url}#compare")
+    expect(page.locator("#about")).to_contain_text("entries")
+    page.fill("#prompt", "the cat")
+    page.click("#continue-go")
+    columns = ("#base-text", "#knn-text") if is_base else ("#knn-text", "#base-text")
+    expect(page.locator(columns[0])).to_contain_text("The model ended the text at once.")
+    expect(page.locator("#continue-go")).to_be_enabled()
+    expect(page.locator(columns[1])).not_to_contain_text("at once")
+    told = re.compile("^Choose a token" if is_base else "^$")
+    expect(page.locator("#compare-status")).to_have_text(told)
 
 
 def test_a_phone_shows_tabs_in_a_line_and_the_text_on_the_first_screen(

@@ -79,6 +79,14 @@ def test_every_answer_has_the_headers(url: str) -> None:
         assert headers["cache-control"] in ("no-store", "no-cache")
 
 
+def test_files_can_be_asked_about_without_being_sent(url: str) -> None:
+    for path in ("/", "/explorer.js", "/findings.html"):
+        answer, whole = ask(url, path, method="HEAD"), ask(url, path)
+        assert (answer.status, answer.body) == (200, b"")
+        for name in ("content-length", "content-type", "content-security-policy"):
+            assert answer.headers[name] == whole.headers[name]
+
+
 def test_only_the_explorers_files_are_served(url: str) -> None:
     assert {"index.html", "explorer.js", "mixture.js", "findings.html"} <= set(explorer_files())
     for name in explorer_files():
@@ -163,7 +171,10 @@ def test_a_client_that_sends_too_much_and_leaves_holds_nothing(start: Callable[.
         ({"prompt": "a", "logit_bias": {"9" * 5000: 1}}, "no token of this model"),
         ({"prompt": "a", "temperature": float("nan")}, "finite"),
         ({"prompt": "a", "stop": ["a"] * 5}, "at most 4"),
+        ({"prompt": [True, False]}, "prompt: a number is needed, not true or false"),
+        ({"prompt": [[1, 2], [True]]}, "prompt: a number is needed, not true or false"),
         ({"prompt": "a", "knn": {"tau": 0}}, "greater than 0"),
+        ({"prompt": "a", "knn": {"tau": 1e308}}, "above 0, between 1e-30 and 1e+30"),
         ({"prompt": "a", "knn": {"component": "nothing"}}, "unknown component"),
     ],
 )

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from fastapi import Request
 
 from knnlm.integrations.server.guards import Guard
 from tests.integrations.server.asking import ask
@@ -137,8 +138,9 @@ def test_a_stream_that_cannot_begin_gives_its_texts_up(start: Callable[..., Any]
         raise OSError("gone")
 
     answering: Any = Answering()
+    stream = _Stream(Request(SCOPE), answering, lambda read, written: None)
     with pytest.raises(BaseException):  # noqa: B017, PT011 - an ExceptionGroup or what is in it
-        asyncio.run(_Stream(answering, lambda read, written: None)(SCOPE, silent, fails))
+        asyncio.run(stream(SCOPE, silent, fails))
     assert closed == [True]
 
 

@@ -176,6 +176,7 @@ def test_enough_neighbors_are_sent_to_leave_any_documents_out(
         ({"text": "the cat", "start": 90}, "two tokens or more"),
         ({"text": "cat " * 3000}, "are scored at most: shorten it"),
         ({"tokens": [1, 99_999]}, "outside the model's vocabulary"),
+        ({"tokens": [True, True]}, "tokens: a number is needed, not true or false"),
         ({"text": "a cat", "knn": {"k": K + 1}}, f"choose 1 to {K}"),
         ({"text": "a cat", "knn": {"component": "cluster"}}, "unknown component 'cluster'"),
         ({"text": "a cat", "neighbors": 51}, "less than or equal to 50"),

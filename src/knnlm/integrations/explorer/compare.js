@@ -41,7 +41,8 @@ const compare = (() => {
     try {
       await write({ prompt, max_tokens: length, temperature: 0, stream: true }, stop.signal);
       const told = state.baseText === state.knnText ? "Both wrote the same. " : "";
-      say("compare-status", `${told}Choose a token of the second text to see where it comes from.`);
+      const advice = `${told}Choose a token of the second text to see where it comes from.`;
+      say("compare-status", state.spans.length ? advice : "");
     } catch (error) {
       stop.abort();
       server.tellError("compare-status", error, () => ask(prompt, length));
@@ -60,14 +61,22 @@ const compare = (() => {
     ]);
   }
 
-  function addBase({ text }) {
+  function addBase({ text, finish_reason: reason }) {
     state.baseText += text;
     if (text) fill($("base-text"), text);
+    if (reason) tellEnd("base-text", state.baseText, reason);
+  }
+
+  /** A text that ends where it begins looks as if nothing had been asked. */
+  function tellEnd(id, written, reason) {
+    if (written || reason !== "stop") return;
+    $(id).append(element("p", { class: "note" }, "The model ended the text at once."));
   }
 
   /** One more token of the continuation with neighbors. */
   function add(choice) {
     state.knnText += choice.text;
+    if (choice.finish_reason) tellEnd("knn-text", state.knnText, choice.finish_reason);
     const token = choice.knn?.[0];
     if (!token) return void (choice.text && fill($("knn-text"), choice.text));
     if (choice.text === "" && choice.finish_reason) return;

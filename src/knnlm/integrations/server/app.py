@@ -11,7 +11,8 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from pathlib import PurePath
+from functools import partial
+from pathlib import Path, PurePath
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -34,7 +35,7 @@ from knnlm.integrations.server.answers import answer_chat, answer_completion
 from knnlm.integrations.server.completions import NotFound, Served
 from knnlm.integrations.server.documenting import ERRORS, STREAM, TEXT, answers, complete_schema
 from knnlm.integrations.server.engine import Capacity, Engine, ShuttingDown
-from knnlm.integrations.server.errors import add_errors
+from knnlm.integrations.server.errors import Refusals, add_errors
 from knnlm.integrations.server.guards import LOOPBACK, Guard
 from knnlm.integrations.server.metrics import Metrics
 from knnlm.integrations.server.pages import explorer_files, page_file
@@ -51,8 +52,6 @@ from knnlm.integrations.server.sources import passage
 from knnlm.progress import log
 from knnlm.version import __version__
 
-GRACE = 20  # seconds for texts that are being continued when the server stops
-
 
 @dataclass(frozen=True, kw_only=True)
 class ServerOptions:
@@ -67,6 +66,7 @@ class ServerOptions:
         most_scored: Tokens of a text that /api/score answers about.
         most_votes: Votes that it returns; each takes about 60 bytes.
         patience: Seconds for a client to send its request, and to take each part of the answer.
+        grace: Seconds for what has begun when the server stops; what is left then gets 503.
         log_texts: Whether prompts and texts may be in the log.
     """
 
@@ -78,6 +78,7 @@ class ServerOptions:
     most_scored: int = 2048
     most_votes: int = 1 << 20
     patience: float = 30.0
+    grace: int = 20
     log_texts: bool = False
 
 
@@ -88,10 +89,12 @@ class Server:
     Attributes:
         answer: The app.
         stop_taking: Refuses requests from now on; those that were taken are answered.
+        close: The same; what is left when the grace has passed gets 503. Returns after that.
     """
 
     answer: Callable[..., Awaitable[None]]
     stop_taking: Callable[[], None]
+    close: Callable[[], object]
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer a request."""
@@ -112,7 +115,7 @@ def build_app(knnlm: KNNLM, options: ServerOptions) -> Server:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
-        await asyncio.to_thread(engine.close, GRACE)
+        await asyncio.to_thread(engine.close, options.grace)
         predictor.close()
 
     app = FastAPI(
@@ -125,7 +128,8 @@ def build_app(knnlm: KNNLM, options: ServerOptions) -> Server:
     )
     metrics = Metrics(engine, _add_routes(app, served, options))
     app.state.metrics, app.state.engine = metrics, engine
-    add_errors(app)
+    app.state.refusals = _refusals(served)
+    add_errors(app, app.state.refusals)
     complete_schema(app, options.token is not None)
     guard = Guard(
         app=app,
@@ -134,7 +138,9 @@ def build_app(knnlm: KNNLM, options: ServerOptions) -> Server:
         most_bytes=options.most_bytes,
         patience=options.patience,
     )
-    return Server(metrics.middleware(guard), engine.stop_taking)
+    return Server(
+        metrics.middleware(guard), engine.stop_taking, partial(engine.close, options.grace)
+    )
 
 
 def _add_routes(app: FastAPI, served: Served, options: ServerOptions) -> frozenset[str]:
@@ -142,9 +148,13 @@ def _add_routes(app: FastAPI, served: Served, options: ServerOptions) -> frozens
     _add_scoring(app, served, options)
     _add_information(app, served, options)
     for name in explorer_files():
-        app.get(f"/{name}", include_in_schema=False)(page_file(name))
-    app.get("/", include_in_schema=False)(page_file("index.html"))
+        _add_page(app, f"/{name}", name)
+    _add_page(app, "/", "index.html")
     return frozenset(route.path for route in app.routes if hasattr(route, "path"))
+
+
+def _add_page(app: FastAPI, path: str, name: str) -> None:
+    app.api_route(path, methods=["GET", "HEAD"], include_in_schema=False)(page_file(name))
 
 
 def _add_openai(app: FastAPI, served: Served, options: ServerOptions) -> None:
@@ -175,7 +185,7 @@ def _add_openai(app: FastAPI, served: Served, options: ServerOptions) -> None:
         """What can be asked for as `model`."""
         return {"object": "list", "data": [described(name) for name in served.names]}
 
-    @app.get("/v1/models/{name}", responses=answers(Model))
+    @app.get("/v1/models/{name:path}", responses=answers(Model))
     async def model(name: str) -> dict[str, Any]:
         """One of them."""
         if name not in served.names:
@@ -255,6 +265,13 @@ def _add_information(app: FastAPI, served: Served, options: ServerOptions) -> No
     async def metrics() -> Response:
         """Counters for Prometheus."""
         return Response(app.state.metrics.page(), media_type="text/plain; version=0.0.4")
+
+
+def _refusals(served: Served) -> Refusals:
+    entries = served.predictor.entries
+    model = Path(entries.model_source)
+    places = {model: model.name} if model.exists() else {}
+    return Refusals({**places, entries.path: served.name})
 
 
 def _base_model(predictor: Predictor) -> dict[str, Any]:

@@ -60,6 +60,8 @@ class Batch:
         mixed = self._predictor.mixed_rows(prediction, [text.mixing for text in texts])
         for row, (text, each) in enumerate(zip(texts, mixed, strict=True)):
             try:
+                if isinstance(each, Exception):
+                    raise each
                 text.take(each, prediction.lm[row])
             except Exception as error:  # the others go on
                 log.error(f"a text could not be continued: {error}")

@@ -158,11 +158,13 @@ class Running:
         held: list[Event] = []
 
         def emit(new: NewText | Exception) -> None:
-            held.append(Event(choice, new))
-            ended = isinstance(new, Exception) or new.finish is not None
-            if not (self._stream or ended):
-                return  # an answer that comes whole wakes the loop once
-            events, held[:] = list(held), []
+            if isinstance(new, Exception):  # perhaps from another thread, and nothing else counts
+                events = [Event(choice, new)]
+            else:
+                held.append(Event(choice, new))
+                if not (self._stream or new.finish is not None):
+                    return  # an answer that comes whole wakes the loop once
+                events, held[:] = list(held), []
             try:
                 self._loop.call_soon_threadsafe(self._put, events)
             except RuntimeError:  # the loop has closed, and with it the connection

@@ -50,7 +50,7 @@ class NewText(NamedTuple):
 
 @dataclass(kw_only=True)
 class Continuation:
-    """A text that is being continued. The engine's thread alone changes it.
+    """A text that is being continued. The engine's thread alone continues it.
 
     Args:
         prompt: Its tokens so far.
@@ -62,7 +62,8 @@ class Continuation:
         top: How many of the most probable tokens are reported; None reports no log P at all.
         sources: Whether neighbors are reported.
         whole: Whether the reader has all of the prompt's text, half a letter at its end too.
-        emit: Called in the engine's thread with every step's new text, or with an error.
+        emit: Called in the engine's thread with every step's new text, or with an error; with an
+            error also from another thread.
     """
 
     prompt: Sequence[int]
@@ -117,7 +118,7 @@ class Continuation:
             self.emit(NewText(text, logs, None))
 
     def fail(self, error: Exception) -> None:
-        """End with an error."""
+        """End with an error. From any thread."""
         self.finished = True
         self.emit(error)
 

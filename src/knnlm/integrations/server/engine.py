@@ -6,6 +6,7 @@ to wait too long is refused at once.
 """
 
 import threading
+import time
 from collections import deque
 from collections.abc import Generator, Sequence
 from concurrent.futures import Future
@@ -18,6 +19,7 @@ from knnlm.integrations.server.predictor import Predictor
 from knnlm.progress import log
 
 T = TypeVar("T")
+_LAST_PART = 2.0  # seconds for what the thread is doing when everything else is given up
 
 
 class TooBusy(Exception):
@@ -61,6 +63,8 @@ class Engine:
         self._calls: deque[tuple[Generator[None, None, Any], Future[Any]]] = deque()
         self._changed = threading.Condition()
         self._closing = False
+        self._deadline: float | None = None
+        self._begun: Continuation | None = None
         self._thread = threading.Thread(target=self._run, name="knnlm-engine", daemon=True)
         self._thread.start()
 
@@ -115,24 +119,38 @@ class Engine:
             self._changed.notify()
 
     def close(self, seconds: float) -> bool:
-        """Take nothing new, finish what has begun, and end the thread.
+        """Take nothing new, finish what has begun, and end the thread. From any thread.
 
         Args:
-            seconds: How long to wait for that; what is left then is given up.
+            seconds: How long to wait for that, from the first time this is called; what is left
+                then ends with `ShuttingDown`.
 
         Returns:
             Whether everything was finished.
         """
         self.stop_taking()
-        self._thread.join(seconds)
+        with self._changed:
+            if self._deadline is None:
+                self._deadline = time.monotonic() + seconds
+        self._thread.join(max(0.0, self._deadline - time.monotonic()))
         finished = not self._thread.is_alive()
         if not finished:
-            for text in (*self._batch.texts, *self._texts):
-                text.cancel()
-            for _, future in tuple(self._calls):
-                future.cancel()
-            self._thread.join(seconds)
+            self._give_up()
+            self._thread.join(_LAST_PART)
         return finished
+
+    def _give_up(self) -> None:
+        """End what has begun and what waits. Who waits for it is told at once, though the thread
+        may take a while to notice."""
+        with self._changed:
+            calls, self._calls = self._calls, deque()
+            begun = [] if self._begun is None else [self._begun]
+            texts, self._texts = [*self._texts, *begun], deque()
+        for text in (*texts, *self._batch.texts):  # in this order: what has begun joins the batch
+            text.cancel()
+            text.fail(ShuttingDown())
+        for _, future in calls:
+            _settle(future, ShuttingDown())
 
     def _make_room(self, count: int) -> None:
         if self._closing:
@@ -178,29 +196,30 @@ class Engine:
             next(work)
             return
         except StopIteration as end:
-            self._remove(future)
-            if future.set_running_or_notify_cancel():
-                future.set_result(end.value)
+            result = end.value
         except Exception as error:
-            self._remove(future)
-            if future.set_running_or_notify_cancel():
-                future.set_exception(error)
+            result = error
+        if self._remove(future):
+            _settle(future, result)
 
-    def _remove(self, ended: "Future[Any]") -> None:
+    def _remove(self, ended: "Future[Any]") -> bool:
+        """Whether it was still there: what is given up has been told so."""
         with self._changed:
+            count = len(self._calls)
             self._calls = deque(call for call in self._calls if call[1] is not ended)
+            return len(self._calls) < count
 
     def _begin_a_text(self) -> None:
         with self._changed:
             if not self._texts or len(self._batch) >= self.capacity.batch:
                 return
-            text = self._texts.popleft()
-        if text.cancelled:
-            return
+            text = self._begun = self._texts.popleft()
         try:
-            self._batch.begin(text)
+            if not text.cancelled:
+                self._batch.begin(text)
         except Exception as error:
             text.fail(error)
+        self._begun = None
 
     def _step(self) -> None:
         try:
@@ -210,3 +229,13 @@ class Engine:
             for text in self._batch.texts:
                 text.fail(error)
             self._batch.clear()
+
+
+def _settle(future: "Future[Any]", result: Any) -> None:
+    """Say how a call ended, unless nobody waits for it any more."""
+    if not future.set_running_or_notify_cancel():
+        return
+    if isinstance(result, Exception):
+        future.set_exception(result)
+    else:
+        future.set_result(result)

@@ -38,6 +38,7 @@ _CLOSE = {"connection": "close"}
 _PART = 1 << 16  # bytes of an answer that are handed to the connection at once
 _SLOWEST = 1 << 16  # bytes a second that a client must take
 _MOST_UNREAD = 1 << 28  # bytes of all answers that are being sent
+STOPPING = "the server is shutting down"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -78,8 +79,12 @@ class Guard:
             await self.app(scope, receive, send)
             return
 
+        started = False
+
         async def with_headers(message: MutableMapping[str, Any]) -> None:
+            nonlocal started
             if message["type"] == "http.response.start":
+                started = True
                 headers = list(message.get("headers", ()))
                 if not any(name == b"cache-control" for name, _ in headers):
                     headers.append((b"cache-control", b"no-store"))
@@ -91,7 +96,15 @@ class Guard:
             await respond_error(with_headers, *refusal)
             return
         try:
-            await self.app(scope, self._bounded(receive), with_headers)
+            await self._answered(scope, self._bounded(receive), with_headers)
+        except asyncio.CancelledError:  # only the end of a server that stops cancels requests
+            log.warning(f"{scope['path']}: given up, because the server stops")
+            if not started:
+                await respond_error(with_headers, 503, "shutting_down", STOPPING)
+
+    async def _answered(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self.app(scope, receive, send)
         except* SlowClient:  # the connection is closed, since the answer has no end
             log.warning(f"{scope['path']}: the client took too long to read its answer")
 

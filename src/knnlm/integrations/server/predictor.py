@@ -12,8 +12,14 @@ from typing import Any, NamedTuple
 import torch
 
 from knnlm.api import KNNLM
-from knnlm.components import KNN_NAME, Component, list_components, open_component
-from knnlm.errors import UsageError, unknown
+from knnlm.components import (
+    KNN_NAME,
+    Component,
+    component_checksum,
+    list_components,
+    open_component,
+)
+from knnlm.errors import KnnlmError, UsageError, unknown
 from knnlm.evaluation import TunedSettings, choose_settings, mix_vocabulary
 from knnlm.hidden_states import StateReader
 from knnlm.ranges import check_lambda, check_temperature
@@ -100,8 +106,9 @@ class Predictor:
 
     @property
     def components(self) -> list[str]:
-        """The components that may be named."""
-        return sorted({self.settings.component, KNN_NAME, *list_components(self.entries)})
+        """The components that may be named: the one that is served, and others that are tuned."""
+        others = {KNN_NAME, *list_components(self.entries)} - {self.settings.component}
+        return sorted([self.settings.component, *filter(self._is_usable, others)])
 
     def mixing(
         self,
@@ -187,22 +194,29 @@ class Predictor:
         return Mixed(mix_vocabulary(prediction.lm, other, mixing.lam), other, near)
 
     @torch.inference_mode()
-    def mixed_rows(self, prediction: Prediction, mixings: Sequence[Mixing]) -> list[Mixed]:
-        """log P of each row under its own setting; rows that agree in it are asked together."""
+    def mixed_rows(
+        self, prediction: Prediction, mixings: Sequence[Mixing]
+    ) -> list[Mixed | Exception]:
+        """log P of each row under its own setting; rows that agree in it are asked together, and
+        where that fails they have the error."""
         groups: dict[Mixing, list[int]] = {}
         for row, mixing in enumerate(mixings):
             groups.setdefault(mixing, []).append(row)
-        result: list[Mixed | None] = [None] * len(mixings)
+        result: dict[int, Mixed | Exception] = {}
         for mixing, rows in groups.items():
             whole = len(rows) == len(mixings)
-            mixed = self.mixed(prediction if whole else prediction.rows(rows), mixing)
+            try:
+                mixed = self.mixed(prediction if whole else prediction.rows(rows), mixing)
+            except Exception as error:  # rows with other settings go on
+                result.update(dict.fromkeys(rows, error))
+                continue
             for i, row in enumerate(rows):
                 result[row] = Mixed(
                     mixed.logs[i : i + 1],
                     None if mixed.component is None else mixed.component[i : i + 1],
                     None if mixed.neighbors is None else mixed.neighbors.of(i),
                 )
-        return [mixed for mixed in result if mixed is not None]
+        return [result[row] for row in range(len(mixings))]
 
     def retrieve(self, prediction: Prediction, mixing: Mixing, k: int) -> Neighbors | None:
         """The k nearest entries of each position, more than vote if asked for."""
@@ -230,17 +244,22 @@ class Predictor:
             return self._components[name]
 
     def _other_default(self, component: str) -> Mixing:
-        if component not in self.components:
-            raise unknown("component", component, self.components)
+        if component not in (known := self.components):
+            raise unknown("component", component, known)
         return _mixing(self._tuned(component))
+
+    def _is_usable(self, component: str) -> bool:
+        """Whether it is tuned, and still there."""
+        try:
+            component_checksum(self.entries, component, self._tuned(component).retrieval)
+        except KnnlmError:
+            return False
+        return True
 
     def _tuned(self, component: str) -> TunedSettings:
         tuned = choose_settings(self.entries, component)
         if tuned is None:
-            raise UsageError(
-                f"component {component} is not tuned: run 'knnlm tune {self.entries.path} --text "
-                f"VALID --component {component}' first"
-            )
+            raise UsageError(f"component {component} is not tuned: run `KNNLM.tune` first")
         return tuned
 
 

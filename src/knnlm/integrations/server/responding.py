@@ -9,10 +9,8 @@ import orjson
 from fastapi import Request
 from fastapi.responses import Response, StreamingResponse
 
-from knnlm.errors import KnnlmError
 from knnlm.integrations.server.answers import Answering, sse
-from knnlm.integrations.server.engine import ShuttingDown, TooBusy
-from knnlm.integrations.server.errors import ClientGone, error_of
+from knnlm.integrations.server.errors import ClientGone
 
 CountTokens = Callable[[int, int], None]
 
@@ -34,7 +32,7 @@ async def respond(
     async with watched(request):
         answering = await begin()
     if stream:
-        return _Stream(answering, count)
+        return _Stream(request, answering, count)
     try:
         async with watched(request):
             whole = await answering.whole()
@@ -47,8 +45,8 @@ async def respond(
 class _Stream(StreamingResponse):
     """An answer as server-sent events; when the client goes away, its texts go too."""
 
-    def __init__(self, answering: Answering, count: CountTokens) -> None:
-        super().__init__(_events(answering, count), media_type="text/event-stream")
+    def __init__(self, request: Request, answering: Answering, count: CountTokens) -> None:
+        super().__init__(_events(request, answering, count), media_type="text/event-stream")
         self._answering = answering
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -59,14 +57,16 @@ class _Stream(StreamingResponse):
             self._answering.close()
 
 
-async def _events(answering: Answering, count: CountTokens) -> AsyncIterator[bytes]:
+async def _events(
+    request: Request, answering: Answering, count: CountTokens
+) -> AsyncIterator[bytes]:
     try:
         async for event in answering.stream():
             yield event
         used = answering.usage()
         count(used["prompt_tokens"], used["completion_tokens"])
-    except (KnnlmError, TooBusy, ShuttingDown) as error:
-        status, body = error_of(error)
+    except Exception as error:
+        status, body = request.app.state.refusals.of(request, error)
         yield sse({**body, "status": status})
 
 

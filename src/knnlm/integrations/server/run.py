@@ -15,6 +15,7 @@ from knnlm.integrations.server.guards import LOOPBACK
 from knnlm.progress import log, log_result
 from knnlm.search import list_indexes
 
+_LAST_ANSWERS = 2  # seconds for the answers of what was given up to be sent
 _MISSING = "serving needs {}: run pip install fastapi uvicorn prometheus-client orjson"
 
 
@@ -87,7 +88,7 @@ def serve(
         name: The model's name in the API; by default the datastore's.
         log_texts: Whether prompts may be in the log.
         on_ready: Called with the address when the server answers.
-        **limits: `capacity`, `most_bytes` and `most_scored` of `ServerOptions`.
+        **limits: `capacity`, `most_bytes`, `most_scored` and `grace` of `ServerOptions`.
 
     Raises:
         KnnlmError: A package is missing, or the port is taken.
@@ -97,7 +98,7 @@ def serve(
     try:
         import uvicorn
 
-        from knnlm.integrations.server.app import GRACE, ServerOptions, build_app
+        from knnlm.integrations.server.app import ServerOptions, build_app
         from knnlm.integrations.server.connections import uvicorn_config
     except ImportError as error:
         raise KnnlmError(_MISSING.format(error.name)) from error
@@ -115,21 +116,21 @@ def serve(
         host, port = listening.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         url = f"http://{shown}:{port}"
-        config = uvicorn_config(app, options.patience, GRACE)
-        server = _stopping(uvicorn.Server(config), app.stop_taking)
+        config = uvicorn_config(app, options.patience, options.grace + _LAST_ANSWERS)
+        server = _stopping(uvicorn.Server(config), app.close)
         log_result(f"serving {options.name} at {url} (Ctrl-C stops it)")
         if on_ready is not None:
             on_ready(url)
         server.run(sockets=[listening])
 
 
-def _stopping(server: Any, stop_taking: Callable[[], None]) -> Any:
+def _stopping(server: Any, close: Callable[[], object]) -> Any:
     """A server that refuses requests from the first signal on, while others are finished."""
     handle = server.handle_exit
 
     def handle_exit(*signal: Any) -> None:
         # not here: a handler of signals may interrupt whoever holds the engine's lock
-        threading.Thread(target=stop_taking, daemon=True).start()
+        threading.Thread(target=close, daemon=True).start()
         handle(*signal)
 
     server.handle_exit = handle_exit
@@ -153,6 +154,7 @@ def _listen(address: Address) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((address.host, address.port))
+        listening.listen()  # who asks before the server answers waits, and is not refused
     except (OSError, OverflowError) as error:
         listening.close()
         raise KnnlmError(

@@ -4,14 +4,23 @@ The names are those of the OpenAI API; `knn` is ours."""
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 MOST_CHARACTERS = 200_000
 MOST_TOKENS = 100_000
 MOST_LOGPROBS = 20
 MOST_STOPS = 4
 _NULL, _ABOUT = {"type": "null"}, ("title", "description", "default")
-_TOKEN = Annotated[int, Field(ge=0)]
+
+
+def _no_truth_value(value: Any) -> Any:
+    """In Python true is 1."""
+    if isinstance(value, bool):
+        raise ValueError("a number is needed, not true or false")
+    return value
+
+
+_TOKEN = Annotated[int, BeforeValidator(_no_truth_value), Field(ge=0)]
 Text = Annotated[str, Field(max_length=MOST_CHARACTERS)]
 Tokens = Annotated[list[_TOKEN], Field(min_length=1, max_length=MOST_TOKENS)]
 
