@@ -9,9 +9,9 @@ from knnlm import equation
 from knnlm.components.knn import TargetVotes, log_weights, vocabulary_logprobs
 from knnlm.errors import KnnlmError, UsageError
 from knnlm.evaluation.mixing import mix
+from knnlm.search import score_entries
 from knnlm.search.exact import exact_search
 from knnlm.search.neighbors import MISSING, Neighbors, NeighborsInMemory
-from knnlm.similarity import score_entries
 from tests.arrays import Case, cases, column
 
 

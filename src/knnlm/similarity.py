@@ -10,7 +10,7 @@ Code that depends on the metric matches on it and ends in `assert_never`: a metr
 `Metric` is an error of mypy, and of every run, until each such place knows it.
 """
 
-from typing import Any, Literal, Protocol, assert_never, get_args
+from typing import Any, Literal, assert_never, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,14 +21,6 @@ from knnlm.errors import unknown
 Metric = Literal["l2", "ip"]
 METRICS: tuple[Metric, ...] = get_args(Metric)
 _STATES_AT_ONCE = 1 << 10
-
-
-class StatesById(Protocol):
-    """Stored states that can be read by id: a column of a datastore, or what an index decodes."""
-
-    def gather(self, ids: NDArray[np.integer]) -> NDArray[Any]:
-        """States (…, D) of `ids` of any shape (…)."""
-        ...
 
 
 def checked_metric(name: str) -> Metric:
@@ -102,41 +94,3 @@ def score_states(
             return np.einsum("bkd,bd->bk", w, q)
         case _:
             assert_never(metric)
-
-
-def score_entries(
-    metric: Metric, queries: NDArray[Any], ids: NDArray[np.integer], keys: StatesById
-) -> NDArray[np.float32]:
-    """Exact similarities of queries to entries that are named by id, on all cores.
-
-    Args:
-        metric: "l2" or "ip".
-        queries: (B, D).
-        ids: (B, K) entries of each query; a missing one is negative.
-        keys: The stored states.
-
-    Returns:
-        (B, K) float32; -inf where the id is missing.
-    """
-    from knnlm.workers import on_all_cores  # it needs torch, as scoring does
-
-    scores = np.empty(ids.shape, np.float32)
-
-    def score_piece(piece: tuple[int, int]) -> None:
-        row, some = piece[0], slice(piece[1], piece[1] + _STATES_AT_ONCE)
-        scores[row, some] = score_row(metric, queries[row], np.maximum(ids[row, some], 0), keys)
-
-    starts = range(0, ids.shape[1], _STATES_AT_ONCE)
-    pieces = [(row, start) for row in range(len(ids)) for start in starts]
-    list(on_all_cores(score_piece, pieces))
-    return np.where(ids < 0, np.float32(-np.inf), scores)
-
-
-def score_row(
-    metric: Metric, query: NDArray[Any], ids: NDArray[np.integer], keys: StatesById
-) -> NDArray[np.float32]:
-    """Exact similarities of one query (D,) to entries (K,); states are read in their order."""
-    order = np.argsort(ids)
-    scores = np.empty(len(ids), np.float32)
-    scores[order] = score_states(metric, query[None], keys.gather(ids[order])[None])[0]
-    return scores

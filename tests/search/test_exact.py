@@ -12,7 +12,8 @@ import knnlm.search.exact as exact
 import knnlm.search.products as products
 from knnlm.errors import UsageError
 from knnlm.search.exact import exact_search
-from knnlm.similarity import Metric, score_states
+from knnlm.search.scores import score_row
+from knnlm.similarity import Metric
 from tests.arrays import column
 
 
@@ -120,7 +121,7 @@ def test_a_state_stored_very_often_takes_no_memory_and_no_wrong_neighbor(
     near = exact_search(queries, column(rows, 2), 50, metric)
     assert searched
     for query, ids, scores in zip(queries, near.ids, near.scores, strict=True):
-        every = score_states(metric, query[None], rows[None])[0]
+        every = score_row(metric, query, np.arange(len(rows)), column(rows))
         order = np.lexsort((np.arange(len(rows)), -every))[:50]
         assert np.array_equal(ids, order)
         assert np.array_equal(scores, every[order])
@@ -135,8 +136,8 @@ def test_a_bad_guess_of_the_bar_is_corrected(monkeypatch: pytest.MonkeyPatch) ->
     for shift in (-1e9, -1.0, 1.0, 1e9):  # every entry reaches it, too many, too few, none
 
         def shifted(*a: Any, by: float = shift) -> Any:
-            bars, lower = real(*a)
-            return bars + by, lower + by
+            bars, lower, longest = real(*a)
+            return bars + by, lower + by, longest
 
         monkeypatch.setattr(exact, "guess_bars", shifted)
         near = exact_search(queries, column(rows), 100, "l2")

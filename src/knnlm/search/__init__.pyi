@@ -24,3 +24,4 @@ from .retrieval import EXACT as EXACT
 from .retrieval import Retrieval as Retrieval
 from .retrieval import Score as Score
 from .retrieval import check_index as check_index
+from .scores import score_entries as score_entries

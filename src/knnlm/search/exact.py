@@ -5,7 +5,7 @@ N×D is never in memory. Three steps, the first fast, the others right:
 1. Candidates: the entries that reach a bar, by matrix products in the CPU's fastest precision
    (products.py). The bar of each query is guessed from a sample of the entries, so that some more
    than k reach it. For a few queries the states are scanned instead (scan.py).
-2. The best candidates are scored again from differences (similarity.py): one definition of an exact
+2. The best candidates are scored again from differences (scores.py): one definition of an exact
    score everywhere, whatever was searched and however the datastore is cut into parts.
 3. Certificate: an entry that was not scored again has a fast score below a known floor. Where the
    k-th exact score is not above that floor by more than the fast score may be off (a bad guess,
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from knnlm.datastore import Column
 from knnlm.ranges import check_k
-from knnlm.search.neighbors import Neighbors, merge, top_k
+from knnlm.search.neighbors import MISSING, Neighbors, merge, top_k
 from knnlm.search.products import (
     TILE_ENTRIES,
     Questions,
@@ -35,12 +35,14 @@ from knnlm.search.products import (
     tiles_above,
 )
 from knnlm.search.scan import can_scan, scan, scan_above
-from knnlm.similarity import Metric, longest_state, score_entries, score_row
+from knnlm.search.scores import score_entries, score_row
+from knnlm.similarity import Metric, longest_state
 from knnlm.workers import on_all_cores
 
 _EXTRA_CANDIDATES = 16
 _QUERIES_AT_ONCE = 1 << 12
 _QUERIES_SEARCHED_AGAIN = 64
+_QUERIES_SCORED_AT_ONCE = 16
 _LEAST_REACHED = 256
 """At least so many entries should reach a bar: the guess of a small number would be rough."""
 _MOST_REACHED = 16
@@ -154,10 +156,15 @@ class _Attempt(NamedTuple):
 def _multiplied(queries: Floats, keys: Column, k: int, metric: Metric) -> Neighbors:
     """The three steps for many queries."""
     space = space_of(keys, metric)
-    bars, lower = guess_bars(space, ask(space, queries), keys, max(k, _LEAST_REACHED))
+    asked = ask(space, queries)
+    bars, lower, longest = guess_bars(space, asked, keys, max(k, _LEAST_REACHED))
+    bars = bars - _tolerance(space, asked, bars, longest)
     near, certain, crowded, least, longest = _attempt(space, queries, bars, keys, k)
     again = np.flatnonzero(~certain & ~crowded)
-    if len(again):
+    if can_scan(len(again), keys):
+        near.ids[again], near.scores[again] = _scanned(queries[again], keys, k, metric)
+        certain[again] = True
+    elif len(again):
         second_bars = np.where(np.isfinite(least[again]), least[again], lower[again])
         second = _attempt(space, queries[again], second_bars, keys, k)
         near.ids[again], near.scores[again] = second.near
@@ -223,20 +230,27 @@ def _best(
     """Step 2: the k best candidates of each query by their exact scores, and by how much those that
     were not scored again were above the bar at most."""
     near, cut = _nothing(len(queries), k), np.zeros(len(queries))
-    starts = np.concatenate([[0], reached.ends[:-1]])
+    edges = np.concatenate([[0], reached.ends])
 
-    def work(query: int) -> None:
-        pairs = slice(starts[query], reached.ends[query])
-        ids, above = reached.ids[pairs], reached.above[pairs]
-        if len(ids) > k:
-            edge = float(np.partition(above, len(above) - k)[len(above) - k])
-            # the product was rounded too, a candidate's and the edge's
-            cut[query] = max(edge * (1 - 4 * space.rounding) - 2 * tolerance[query], 0)
-            ids = ids[above >= cut[query]]
-        scores = score_row(space.metric, queries[query], ids, keys)
-        near.ids[query], near.scores[query] = top_k(ids[None], scores[None], k)
+    def work(first: int) -> None:
+        block = slice(first, min(first + _QUERIES_SCORED_AT_ONCE, len(queries)))
+        counts = np.diff(edges[block.start : block.stop + 1])
+        most, pairs = int(counts.max()), slice(edges[block.start], edges[block.stop])
+        ids, above = (np.full((len(counts), most), -1, t) for t in (np.int64, np.float32))
+        own = np.arange(most) < counts[:, None]
+        ids[own], above[own] = reached.ids[pairs], reached.above[pairs]
+        if most > k:
+            # the product was rounded too, a candidate's and the k-th's
+            best = np.partition(above, most - k, axis=1)[:, most - k] * (1 - 4 * space.rounding)
+            cut[block] = np.maximum(best - 2 * tolerance[block], 0)
+            ids[above < cut[block, None]] = MISSING
+        scores = np.full(ids.shape, -np.inf, np.float32)
+        for row, query in enumerate(queries[block]):
+            kept = ids[row] >= 0
+            scores[row, kept] = score_row(space.metric, query, ids[row, kept], keys)
+        near.ids[block], near.scores[block] = top_k(ids, scores, k)
 
-    list(on_all_cores(work, range(len(queries))))
+    list(on_all_cores(work, range(0, len(queries), _QUERIES_SCORED_AT_ONCE)))
     return near, cut
 
 

@@ -13,6 +13,7 @@ beyond the multiplied numbers': the matrices are in bfloat16 where this CPU mult
 """
 
 import functools
+import math
 import time
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, assert_never
@@ -28,11 +29,13 @@ from knnlm.workers import core_count, on_all_cores
 Floats = NDArray[np.float32]
 
 TILE_ENTRIES = 1 << 11
-_QUERIES_AT_ONCE = 1 << 9
+"""Entries that are converted at once …"""
+_PRODUCT = (1 << 11, 1 << 9)
+"""… and the queries and entries of one product, which stays in the cache until it is read."""
 _UNREACHABLE = 1e30
 """A bar that no entry reaches."""
 _CENTER_ENTRIES = 1 << 12
-_COLUMNS_MULTIPLE = 32
+_COLUMNS_MULTIPLE = 8
 _SAMPLE_LEAST = 1 << 12
 _SAMPLE_HITS = 16
 """Entries of a sample that should reach a bar: fewer, and the guess is rough."""
@@ -162,16 +165,19 @@ class _Pairs(NamedTuple):
     longest: float
 
 
-def guess_bars(space: Space, asked: Questions, keys: Column, count: int) -> tuple[Floats, Floats]:
-    """Bars that somewhat more than `count` entries should reach, and lower ones to be safe.
+def guess_bars(
+    space: Space, asked: Questions, keys: Column, count: int
+) -> tuple[Floats, Floats, float]:
+    """Bars that somewhat more than `count` entries should reach, lower ones to be safe, and the
+    greatest ‖w-c‖ of a sample.
 
     Where a share of the entries reaches the bar, about that share of a random sample does; the rank
     in the sample is three standard deviations beyond it. The bars of `asked` change.
     """
     sample = min(len(keys), max(_SAMPLE_LEAST, _SAMPLE_HITS * len(keys) // count))
     ids = np.random.default_rng(0).choice(len(keys), sample, replace=False, shuffle=False)
-    buffers = _buffers(space, sample, 0)
-    tile, _ = _tile(space, keys.gather(np.sort(ids)), buffers)
+    buffers = _buffers(space, sample)
+    tile, longest = _tile(space, keys.gather(np.sort(ids)), buffers)
     asked.set_bars(space, np.zeros(len(asked.constant)))
     hits = count * sample / len(keys)
     ranks = [min(sample, round(times * (hits + 3 * hits**0.5 + 1))) for times in (1, 4)]
@@ -183,7 +189,7 @@ def guess_bars(space: Space, asked: Questions, keys: Column, count: int) -> tupl
         return ordered[:, [sample - rank for rank in ranks]]
 
     bars = np.concatenate(list(on_all_cores(work, range(0, len(asked.matrix), at_once))))
-    return bars[:, 0], bars[:, 1]
+    return bars[:, 0], bars[:, 1], longest
 
 
 def entries_above(space: Space, asked: Questions, keys: Column, most: int) -> Reached:
@@ -202,8 +208,9 @@ def entries_above(space: Space, asked: Questions, keys: Column, most: int) -> Re
     def work(_: int) -> list[_Pairs]:
         pairs = []
         for each in tiles_above(space, asked, keys, starts):
-            np.add.at(count, each.queries, 1)
-            asked.withdraw(space, np.flatnonzero(count > most))
+            count[:] += np.bincount(each.queries, minlength=len(count))
+            if len(each.queries) and count.max() > most:
+                asked.withdraw(space, np.flatnonzero(count > most))
             pairs.append(each._replace(queries=each.queries.astype(np.uint16)))
         return pairs
 
@@ -211,7 +218,8 @@ def entries_above(space: Space, asked: Questions, keys: Column, most: int) -> Re
     crowded = count > most
     queries = np.concatenate([each.queries for each in pairs])
     order = np.argsort(queries, kind="stable")  # a radix sort: numbers of queries have 16 bits
-    order = order[~crowded[queries[order]]]
+    if crowded.any():
+        order = order[~crowded[queries[order]]]
     ids = np.concatenate([each.ids for each in pairs])[order]
     above = np.concatenate([each.above for each in pairs])[order]
     ends = np.cumsum(np.where(crowded, 0, count))
@@ -222,18 +230,20 @@ def tiles_above(
     space: Space, asked: Questions, keys: Column, starts: Iterable[int]
 ) -> Iterator[_Pairs]:
     """The same for tiles that begin at `starts`, one after the other."""
-    matrix = asked.matrix
-    buffers = _buffers(space, min(TILE_ENTRIES, len(keys)), min(_QUERIES_AT_ONCE, len(matrix)))
+    queries, entries = _PRODUCT
+    buffers = _buffers(space, min(TILE_ENTRIES, len(keys)))
     for start in starts:
         tile, longest = _tile(space, keys.read(start, start + TILE_ENTRIES), buffers)
-        for first in range(0, len(matrix), _QUERIES_AT_ONCE):
-            some = matrix[first : first + _QUERIES_AT_ONCE]
-            product = buffers.product[: len(some) * len(tile)]
-            torch.mm(some, tile.T, out=product.view(len(some), len(tile)))
-            hits = np.flatnonzero(_signed(product) >= 0)
-            rows, columns = np.divmod(hits, len(tile))
-            above = product[torch.from_numpy(hits)].float().numpy()
-            yield _Pairs(rows + first, columns + start, above, longest)
+        for row in range(0, len(asked.matrix), queries):
+            some = asked.matrix[row : row + queries]
+            for column in range(0, len(tile), entries):
+                piece = tile[column : column + entries]
+                product = buffers.product[: len(some) * len(piece)]
+                torch.mm(some, piece.T, out=product.view(len(some), len(piece)))
+                hits = np.flatnonzero(_signed(product) >= 0)
+                rows, columns = np.divmod(hits, len(piece))
+                above = product[torch.from_numpy(hits)].float().numpy()
+                yield _Pairs(rows + row, columns + (start + column), above, longest)
 
 
 class _Buffers(NamedTuple):
@@ -244,11 +254,11 @@ class _Buffers(NamedTuple):
     product: torch.Tensor
 
 
-def _buffers(space: Space, entries: int, queries: int) -> _Buffers:
+def _buffers(space: Space, entries: int) -> _Buffers:
     width, terms = len(space.center), space.terms
     matrix = torch.zeros(entries, space.columns, dtype=space.dtype)
     matrix[:, width + terms : width + 2 * terms] = 1
-    product = torch.empty(queries * entries, dtype=space.dtype)
+    product = torch.empty(math.prod(_PRODUCT), dtype=space.dtype)
     return _Buffers(torch.empty(entries, width), matrix, product)
 
 

@@ -27,7 +27,8 @@ from knnlm.similarity import Metric, from_distance
 MOST_QUERIES = 8
 """For more queries matrix products are faster."""
 _TILE_BYTES = 3 << 20
-_FP16 = "<f2"
+_WORST = np.float32(-np.inf)
+FP16 = "<f2"
 _FAISS: Any = faiss  # its type hints do not know all that it has
 
 Floats = NDArray[np.float32]
@@ -35,7 +36,7 @@ Floats = NDArray[np.float32]
 
 def can_scan(queries: int, keys: Column) -> bool:
     """Whether so many queries are best compared by scanning."""
-    return queries <= MOST_QUERIES and keys.type.dtype == _FP16
+    return queries <= MOST_QUERIES and keys.type.dtype == FP16
 
 
 def scan(queries: Floats, keys: Column, count: int, metric: Metric) -> Neighbors:
@@ -53,7 +54,7 @@ def scan(queries: Floats, keys: Column, count: int, metric: Metric) -> Neighbors
 
     def nearest(pieces: Iterator[_Piece]) -> Neighbors:
         # FAISS's heap begins with the worst distance: that of the worst similarity
-        values = from_distance(metric, np.full((len(queries), count), -np.inf, np.float32))
+        values = from_distance(metric, np.full((len(queries), count), _WORST))
         ids = np.full((len(queries), count), MISSING, np.int64)
         with _scanners(queries, metric) as scanners:
             for piece in pieces:
@@ -93,20 +94,16 @@ def scan_above(
     radius = float(from_distance(metric, below))
     with _scanners(query[None], metric) as (scanner,):
         for piece in _pieces(keys, 0, len(keys)):
-            result = faiss.RangeSearchResult(1)
-            partial = _FAISS.RangeSearchPartialResult(result)
-            codes, names = piece.codes, piece.ids
-            scanner.scan_codes_range(
-                len(names),
-                faiss.swig_ptr(codes),
-                faiss.swig_ptr(names),
-                radius,
-                partial.new_result(0),
-            )
-            partial.finalize()
-            count = int(faiss.rev_swig_ptr(result.lims, 2)[1])
-            if count:
-                yield np.sort(faiss.rev_swig_ptr(result.labels, count))
+            ids, _ = _in_range(scanner, piece, radius)
+            if len(ids):
+                yield np.sort(ids)
+
+
+def scan_all(query: Floats, states: NDArray[np.float16], metric: Metric) -> Floats:
+    """The scores of a query (D,) and states (K, D)."""
+    with _scanners(query[None], metric) as (scanner,):
+        _, values = _in_range(scanner, _Piece(states, 0), float(from_distance(metric, _WORST)))
+    return from_distance(metric, values)
 
 
 class _Piece(NamedTuple):
@@ -124,6 +121,22 @@ class _Piece(NamedTuple):
     def ids(self) -> NDArray[np.int64]:
         """The entries that they belong to."""
         return np.arange(self.first, self.first + len(self.states))
+
+
+def _in_range(scanner: Any, piece: _Piece, radius: float) -> tuple[NDArray[np.int64], Floats]:
+    """Ids and FAISS's values of the states that are strictly better than a radius, in order."""
+    result = faiss.RangeSearchResult(1)
+    partial = _FAISS.RangeSearchPartialResult(result)
+    codes, names = piece.codes, piece.ids
+    scanner.scan_codes_range(
+        len(names), faiss.swig_ptr(codes), faiss.swig_ptr(names), radius, partial.new_result(0)
+    )
+    partial.finalize()
+    count = int(faiss.rev_swig_ptr(result.lims, 2)[1])
+    if not count:
+        return np.empty(0, np.int64), np.empty(0, np.float32)
+    values = faiss.rev_swig_ptr(result.distances, count).copy()
+    return faiss.rev_swig_ptr(result.labels, count).copy(), values
 
 
 @functools.cache

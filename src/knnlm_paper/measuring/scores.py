@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knnlm.datastore.table import Column
+from knnlm.search import score_entries
 from knnlm.search.index import Index
 from knnlm.search.neighbors import NeighborBlocks, Neighbors, NeighborsInMemory, merge, top_k
-from knnlm.similarity import Metric, score_entries, score_states
+from knnlm.similarity import Metric, score_states
 
 _BLOCK = 1 << 10
 
