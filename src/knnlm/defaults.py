@@ -8,7 +8,9 @@ K = 1024
 K_MAX = 4096
 """The most neighbors that a search returns."""
 NPROBE = 32
-"""Inverted lists that an index visits for each query, as in the paper's code."""
+"""Inverted lists that an index of a named factory visits for each query, as in the paper's code."""
+RECALL = 0.95
+"""The recall@1024 that the default index is searched with."""
 RECALL_FLOOR = 0.3
 """An index that finds less than this share of the true neighbors is refused."""
 MANY_ENTRIES = 1_000_000

@@ -6,10 +6,10 @@ A matrix product on all cores waits for the slowest of them, and what comes betw
 
 import functools
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -22,9 +22,19 @@ def core_count() -> int:
     return torch.get_num_threads()
 
 
-def on_all_cores(work: Callable[[Piece], Result], pieces: Iterable[Piece]) -> Iterator[Result]:
+def on_all_cores(work: Callable[[Piece], Result], pieces: Sequence[Piece]) -> list[Result]:
     """The results of all pieces, in their order. `work` must not come here again."""
-    return _one_core_each(os.getpid(), core_count()).map(work, pieces)
+    results: list[Any] = [None] * len(pieces)
+    rest = iter(range(len(pieces)))  # shared: each thread takes the next
+
+    def take_pieces(_: int) -> None:
+        for number in rest:
+            results[number] = work(pieces[number])
+
+    threads = min(core_count(), len(pieces))
+    if threads:
+        list(_one_core_each(os.getpid(), core_count()).map(take_pieces, range(threads)))
+    return results
 
 
 @functools.cache

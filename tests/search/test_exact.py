@@ -111,9 +111,13 @@ def test_a_state_stored_very_often_takes_no_memory_and_no_wrong_neighbor(
 ) -> None:
     """More entries reach the bar than are kept: such queries are searched another way."""
     monkeypatch.setattr(products, "fastest_dtype", lambda: dtype)
-    searched = []
-    real = exact._search_above
-    monkeypatch.setattr(exact, "_search_above", lambda *a: (searched.append(1), real(*a))[1])
+    searched, real = [], exact._search_above
+
+    def counted(*a: Any) -> Any:
+        searched.append(a)
+        return real(*a)
+
+    monkeypatch.setattr(exact, "_search_above", counted)
     rng = np.random.default_rng(3)
     rows = rng.standard_normal((30_000, 8)).astype(np.float16)
     rows[rng.choice(30_000, 20_000, replace=False)] = 1

@@ -1,19 +1,23 @@
 """Indexes: measured, described, and refused when they are not what they claim."""
 
+from typing import Any
+
 import faiss
 import numpy as np
 import pytest
 
+import knnlm.search.factory as factory
 import knnlm.search.faiss_index as faiss_index
 import knnlm.search.index as index_module
 from knnlm.datastore.entries import Entries
 from knnlm.errors import DamagedError, KnnlmError, UsageError
 from knnlm.files import read_json, write_json
 from knnlm.search.exact import exact_search
-from knnlm.search.factory import default_factory
+from knnlm.search.factory import default_factory, paper_factory
 from knnlm.search.index import build_index, open_index
 from knnlm.search.index_records import list_indexes
 from knnlm.search.neighbors import recall
+from knnlm.search.scores import score_entries
 from knnlm.similarity import Metric
 
 
@@ -108,13 +112,99 @@ def test_nonsense_factories_and_names_get_a_sentence(store: Entries) -> None:
         build_index(store, "att", "l2", nprobe=0)
 
 
-def test_the_default_is_the_papers_where_the_datastore_is_large_enough() -> None:
-    assert default_factory(112_733_184, 1024) == "IVF4096,PQ64np"
-    assert default_factory(1 << 20, 256) == "IVF4096,PQ64np"
-    assert default_factory(500_000, 128) == "IVF512,PQ32np"
+def test_the_papers_index_where_the_datastore_is_large_enough() -> None:
+    assert paper_factory(112_733_184, 1024) == "IVF4096,PQ64np"
+    assert paper_factory(1 << 20, 256) == "IVF4096,PQ64np"
+    assert paper_factory(500_000, 128) == "IVF512,PQ32np"
+    assert paper_factory(5_000, 128) == "IVF64,Flat"
+    assert paper_factory(1_000, 128) == "Flat"
+    assert paper_factory(20_000, 7) == "IVF128,PQ1np"
+
+
+def test_the_default_index_by_size_and_width() -> None:
+    assert default_factory(1_100_000, 288) == "IVF1024,PQ144x4fs"
+    assert default_factory(1_100_000, 288, small=True) == "IVF1024,PQ72x4fs"
     assert default_factory(5_000, 128) == "IVF64,Flat"
     assert default_factory(1_000, 128) == "Flat"
-    assert default_factory(20_000, 7) == "IVF128,PQ1np"
+    assert default_factory(20_000, 7) == "IVF128,SQ8"
+
+
+@pytest.fixture
+def larger(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests' datastore counts as large enough for codes."""
+    monkeypatch.setattr(factory, "CODEBOOK_ENTRIES", 1000)
+
+
+@pytest.mark.usefixtures("larger")
+@pytest.mark.parametrize("metric", ["l2", "ip"])
+@pytest.mark.parametrize("small", [False, True])
+def test_the_default_index_reaches_its_recall_with_exact_scores(
+    store: Entries, metric: Metric, small: bool
+) -> None:
+    index = build_index(store, "att", metric, recall=0.9, small=small)
+    assert index.manifest["recall"] >= 0.9
+    assert index.manifest["augmented"] == (metric == "ip")
+    states, keys = store.key("att").read(0, 30), store.key("att")
+    near = index.search(states, 20)
+    again = score_entries(metric, states, near.ids, keys)
+    np.testing.assert_array_equal(near.scores, again)
+    assert recall(near, exact_search(states, keys, 20, metric)) > 0.9
+    assert np.array_equal(open_index(store, index.name).search(states, 20).ids, near.ids)
+
+
+@pytest.mark.usefixtures("larger")
+def test_a_higher_recall_takes_more_effort(store: Entries) -> None:
+    some, most = (build_index(store, "ffn", "l2", recall=recall) for recall in (0.5, 0.99))
+    assert some.manifest["recall"] >= 0.5
+    assert most.manifest["recall"] >= 0.99
+    efforts = [(i.manifest["refine"], i.manifest["nprobe"]) for i in (some, most)]
+    assert efforts[0] < efforts[1]
+    assert some.name != most.name
+
+
+def test_a_named_factory_is_built_as_it_is(store: Entries) -> None:
+    plain = build_index(store, "att", "ip", factory="IVF32,PQ4x4", recall_floor=0)
+    assert plain.name == "att-ip-IVF32_PQ4x4-probe32"
+    assert not plain.refined
+    assert not plain.manifest["augmented"]
+    refined = build_index(store, "att", "l2", factory="IVF32,PQ4x4", nprobe=32, refine=4)
+    coarse = build_index(store, "att", "l2", factory="IVF32,PQ4x4", nprobe=32, recall_floor=0)
+    assert refined.manifest["recall"] > coarse.manifest["recall"]
+    chosen = build_index(store, "att", "l2", factory="IVF32,Flat", recall=0.9)
+    assert chosen.manifest["recall"] >= 0.9
+    assert chosen.manifest["nprobe"] < 32
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"refine": 0}, "`refine` 0 is out of range: choose 1 to 16"),
+        ({"recall": 1.0}, "`recall` 1.0 is out of range: choose a number between 0 and 1"),
+        ({"recall": 0.9, "nprobe": 3}, "`recall` chooses `nprobe`: give one of them"),
+    ],
+)
+def test_efforts_out_of_range_are_refused(
+    store: Entries, asked: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        build_index(store, "att", "l2", **asked)
+
+
+def test_a_recall_that_codes_cannot_reach_is_an_error(store: Entries) -> None:
+    with pytest.raises(KnnlmError, match=r"finds only .* in all of its lists, not 99%: choose a f"):
+        build_index(store, "att", "l2", factory="IVF4,PQ1x4", recall=0.99, refine=1)
+    assert list_indexes(store) == []
+
+
+def test_an_index_of_the_first_format_is_searched_as_it_was(store: Entries) -> None:
+    index = build_index(store, "att", "l2", factory="IVF32,Flat", nprobe=8)
+    before = index.search(store.key("att").read(0, 9), 12)
+    file = store.path / "indexes" / index.name / "manifest.json"
+    old = {k: v for k, v in read_json(file).items() if k not in ("refine", "augmented")}
+    write_json(file, {**old, "format": 1})
+    after = open_index(store, index.name).search(store.key("att").read(0, 9), 12)
+    assert np.array_equal(before.ids, after.ids)
+    assert np.array_equal(before.scores, after.scores)
 
 
 def test_training_is_not_repeated_after_an_interruption(

@@ -177,7 +177,10 @@ class Datastore:
         key: str | None = None,
         metric: str = "l2",
         factory: str | None = None,
-        nprobe: int = defaults.NPROBE,
+        nprobe: int | None = None,
+        refine: int | None = None,
+        recall: float | None = None,
+        small: bool = False,
         recall_floor: float = defaults.RECALL_FLOOR,
     ) -> Index:
         """Build a FAISS index of one key and measure its recall against exact search.
@@ -186,7 +189,10 @@ class Datastore:
             key: Which hidden state; the datastore's first by default.
             metric: "l2" or "ip".
             factory: A FAISS factory string; chosen by size by default.
-            nprobe: Inverted lists that a search visits.
+            nprobe: Lists that a search visits; 32 by default if a factory is named.
+            refine: Candidates for each neighbor that are scored again from the stored states.
+            recall: The recall@1024 that nprobe and refine are chosen for; 0.95 by default.
+            small: Whether the default index takes half the memory, and somewhat longer.
             recall_floor: An index below this recall@1024 is refused.
 
         Returns:
@@ -205,6 +211,9 @@ class Datastore:
             checked_metric(metric),
             factory=factory,
             nprobe=nprobe,
+            refine=refine,
+            recall=recall,
+            small=small,
             recall_floor=recall_floor,
         )
 

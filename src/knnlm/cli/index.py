@@ -18,9 +18,31 @@ def index(
         str | None,
         typer.Option("--factory", help="FAISS factory string; by default chosen by size."),
     ] = None,
+    recall: Annotated[
+        float | None,
+        typer.Option(
+            "--recall",
+            help=f"Search as hard as this recall@1024 takes; {defaults.RECALL} by default.",
+        ),
+    ] = None,
+    small: Annotated[
+        bool, typer.Option("--small", help="Half the memory, and somewhat slower searches.")
+    ] = False,
     nprobe: Annotated[
-        int, typer.Option("--nprobe", help="Lists visited by each search.")
-    ] = defaults.NPROBE,
+        int | None,
+        typer.Option(
+            "--nprobe",
+            help="Lists visited by each search, instead of --recall; "
+            f"{defaults.NPROBE} if --factory is given alone.",
+        ),
+    ] = None,
+    refine: Annotated[
+        int | None,
+        typer.Option(
+            "--refine",
+            help="Candidates for each neighbor that are scored again from the stored states.",
+        ),
+    ] = None,
     recall_floor: Annotated[
         float, typer.Option("--recall-floor", help="Refuse an index below this recall.")
     ] = defaults.RECALL_FLOOR,
@@ -28,7 +50,9 @@ def index(
 ) -> None:
     """Build a FAISS index and measure its recall.
 
-    Recall is measured against exact search; an index below --recall-floor is not kept.
+    Recall is measured against exact search. The default index is searched
+    as hard as a recall of 0.95 takes, and its neighbors are scored from the
+    stored states. --factory builds any FAISS index as it is.
 
     Example: knnlm index store --key att --metric l2
     """
@@ -38,11 +62,19 @@ def index(
     from knnlm.api import Datastore
 
     built = Datastore.open(store).build_index(
-        key=key, metric=metric, factory=factory, nprobe=nprobe, recall_floor=recall_floor
+        key=key,
+        metric=metric,
+        factory=factory,
+        nprobe=nprobe,
+        refine=refine,
+        recall=recall,
+        small=small,
+        recall_floor=recall_floor,
     )
     m = built.manifest
     line = (
-        f"{built.name}: {m['factory']}, nprobe {m['nprobe']}, {m['rows']:,} entries, "
+        f"{built.name}: {m['factory']}, nprobe {m['nprobe']}, refine {m['refine']}, "
+        f"{m['rows']:,} entries, "
         f"{m['bytes'] / 1e6:,.1f} MB, recall@{m['recall_k']} {m['recall']:.3f}"
     )
     show(json, {"name": built.name, **m}, [line])

@@ -70,11 +70,12 @@ class Column:
         for start in range(0, len(self), size):
             yield start, self.read(start, start + size)
 
-    def gather(self, ids: NDArray[np.integer]) -> NDArray[Any]:
+    def gather(self, ids: NDArray[np.integer], out: NDArray[Any] | None = None) -> NDArray[Any]:
         """Rows by number.
 
         Args:
             ids: Row numbers, of any shape. Files are read in the order of their rows.
+            out: Rows (ids.size, width) to write into, for ids in ascending order; new by default.
 
         Returns:
             Rows (*ids.shape, width), or ids.shape in a column without width.
@@ -86,20 +87,18 @@ class Column:
         if flat.size and not 0 <= flat.min() <= flat.max() < len(self):
             raise IndexError(f"rows {flat.min()} … {flat.max()} asked for, there are {len(self)}")
         shape = (*ids.shape, *self.type.shape(0)[1:])
-        if len(self.parts) == 1:
-            return np.take(self.parts[0], flat, axis=0).reshape(shape)
-        if (flat[1:] < flat[:-1]).any():
+        rows = np.empty(self.type.shape(len(flat)), self.type.dtype) if out is None else out
+        if len(self.parts) > 1 and (flat[1:] < flat[:-1]).any():
             order = np.argsort(flat, kind="stable")
-            rows = np.empty(self.type.shape(len(flat)), self.type.dtype)
             rows[order] = self.gather(flat[order])
             return rows.reshape(shape)
-        rows = np.empty(self.type.shape(len(flat)), self.type.dtype)
-        cuts = np.searchsorted(flat, self.starts)
+        one = len(self.parts) == 1
+        cuts = [0, len(flat)] if one else np.searchsorted(flat, self.starts)
         for part, begin, low, high in zip(
             self.parts, self.starts[:-1], cuts[:-1], cuts[1:], strict=True
         ):
             if high > low:
-                # out= is written to at once only where a wrong row would not be an error
+                # all rows exist; in another mode NumPy would write to a copy first
                 np.take(part, flat[low:high] - begin, axis=0, out=rows[low:high], mode="clip")
         return rows.reshape(shape)
 

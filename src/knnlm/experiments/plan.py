@@ -15,7 +15,7 @@ import numpy as np
 from knnlm.experiments.base_lms import BaseLM, Checkpoint, ExistingLM
 from knnlm.experiments.searches import NORMALIZED, SearchSpec, zero_entries
 from knnlm.experiments.texts import Sizes
-from knnlm.search import default_factory
+from knnlm.search import paper_factory
 
 SLOWER = {"train": 1.6, "build": 1.3, "exact": 1.8, "kmeans": 1.0, "lookup": 45.0}
 """Operations of a matrix product in the time that one operation of this work takes."""
@@ -147,7 +147,7 @@ class Costs:
     def index(self, spec: SearchSpec) -> Step:
         """The index of a search."""
         entries, width = self.entries(spec), self.width(spec)
-        factory = spec.factory or default_factory(entries, width)
+        factory = spec.factory or paper_factory(entries, width)
         lists, code = _factory_numbers(factory, width)
         learned_from = min(entries, max(1 << 16, 256 * lists))
         rounds = _KMEANS_ROUNDS * learned_from + entries
@@ -162,7 +162,7 @@ class Costs:
         if spec.exact:
             work = SLOWER["exact"] * 2 * queries * entries * width
         else:
-            lists, code = _factory_numbers(spec.factory or default_factory(entries, width), width)
+            lists, code = _factory_numbers(spec.factory or paper_factory(entries, width), width)
             probed = min(1.0, (spec.nprobe or 1) / lists)
             work = SLOWER["lookup"] * queries * entries * probed * code
         label = (

@@ -43,6 +43,7 @@ from knnlm.search import (
     build_index,
     cached_neighbors,
     exact_search,
+    paper_factory,
     recall,
 )
 
@@ -218,10 +219,11 @@ class Workspace:
         """The index of a search, however low its recall: that is part of what is studied. The last
         one asked for stays open."""
         store, key, nprobe = self.searched(spec), spec.key, spec.nprobe or defaults.NPROBE
-        wanted = (store.fingerprint, key, spec.metric, spec.factory, nprobe)
+        factory = spec.factory or paper_factory(store.count, store.key(key).type.width)
+        wanted = (store.fingerprint, key, spec.metric, factory, nprobe)
         if self._index is None or self._index[0] != wanted:
             index = build_index(
-                store, key, spec.metric, factory=spec.factory, nprobe=nprobe, recall_floor=0.0
+                store, key, spec.metric, factory=factory, nprobe=nprobe, recall_floor=0.0
             )
             self._index = (wanted, index)
         return self._index[1]

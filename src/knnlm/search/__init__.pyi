@@ -3,12 +3,13 @@ from .cache import CachedNeighbors as CachedNeighbors
 from .cache import cached_neighbors as cached_neighbors
 from .exact import exact_search as exact_search
 from .exact import with_exact_scores as with_exact_scores
-from .factory import default_factory as default_factory
+from .factory import paper_factory as paper_factory
 from .index import Index as Index
 from .index import build_index as build_index
 from .index import open_index as open_index
 from .index_records import index_file as index_file
 from .index_records import index_manifest as index_manifest
+from .index_records import is_refined as is_refined
 from .index_records import list_indexes as list_indexes
 from .neighbors import MISSING as MISSING
 from .neighbors import NeighborBlocks as NeighborBlocks

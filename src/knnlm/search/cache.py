@@ -28,6 +28,7 @@ from knnlm.errors import DamagedError
 from knnlm.files import fingerprint, write_lock
 from knnlm.progress import ProgressBar, log
 from knnlm.search.exact import with_exact_scores
+from knnlm.search.index_records import is_refined
 from knnlm.search.neighbors import Neighbors
 from knnlm.search.open import open_search
 from knnlm.search.retrieval import Retrieval, check_index
@@ -125,10 +126,11 @@ def _block_search(store: Entries, queries: Entries, retrieval: Retrieval) -> _Bl
     """How to find the neighbors of a block of queries.
 
     Exact scores of an index's neighbors need no second search: the cached neighbors of the index
-    are scored again.
+    are scored again, unless a refined index has exact scores already.
     """
     states = queries.key(retrieval.key)
-    if retrieval.exact or retrieval.score == "index":
+    index = check_index(store, retrieval)
+    if index is None or retrieval.score == "index" or is_refined(index):
         search = open_search(store, retrieval)
         return lambda start, stop: search(states.read(start, stop))
     store.verify(retrieval.key)

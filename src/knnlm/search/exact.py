@@ -157,8 +157,8 @@ def _multiplied(queries: Floats, keys: Column, k: int, metric: Metric) -> Neighb
     """The three steps for many queries."""
     space = space_of(keys, metric)
     asked = ask(space, queries)
-    bars, lower, longest = guess_bars(space, asked, keys, max(k, _LEAST_REACHED))
-    bars = bars - _tolerance(space, asked, bars, longest)
+    guess, lower, longest = guess_bars(space, asked, keys, max(k, _LEAST_REACHED))
+    bars = guess - _tolerance(space, asked, guess, longest)
     near, certain, crowded, least, longest = _attempt(space, queries, bars, keys, k)
     again = np.flatnonzero(~certain & ~crowded)
     if can_scan(len(again), keys):
@@ -250,7 +250,7 @@ def _best(
             scores[row, kept] = score_row(space.metric, query, ids[row, kept], keys)
         near.ids[block], near.scores[block] = top_k(ids, scores, k)
 
-    list(on_all_cores(work, range(0, len(queries), _QUERIES_SCORED_AT_ONCE)))
+    on_all_cores(work, range(0, len(queries), _QUERIES_SCORED_AT_ONCE))
     return near, cut
 
 

@@ -8,7 +8,7 @@ are the business of index.py.
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, assert_never
+from typing import Any, NamedTuple, assert_never
 
 import faiss
 import numpy as np
@@ -18,7 +18,8 @@ from knnlm.datastore import Column
 from knnlm.errors import KnnlmError, UsageError
 from knnlm.files import commit_file, explain_os_errors
 from knnlm.progress import ProgressBar, log
-from knnlm.similarity import Metric, as_float32
+from knnlm.search.factory import augmented_width
+from knnlm.similarity import Metric, as_float32, longest_state
 
 TRAINED_FILE = "trained.faiss"
 _ADDED_AT_ONCE = 1 << 16
@@ -37,7 +38,52 @@ def faiss_metric(metric: Metric) -> Any:
             assert_never(metric)
 
 
-def trained_index(keys: Column, metric: Metric, factory: str, seed: int, folder: Path) -> Any:
+class IndexedStates(NamedTuple):
+    """Stored states as an index takes them.
+
+    Inner products are not distances: the states with the greatest are far away, in lists that a
+    search does not visit. With one number more they are at the same distance from the origin,
+
+        w' = (w, √(‖w‖²_max - ‖w‖²)),   q' = (q, 0):   ‖q' - w'‖² = ‖q‖² + ‖w‖²_max - 2 q·w
+
+    and the nearest by L2 have the greatest products. Zeros make the width a multiple of four.
+    """
+
+    keys: Column
+    metric: Metric
+    augmented: bool
+
+    @property
+    def width(self) -> int:
+        """How many numbers an indexed state has."""
+        return augmented_width(self.keys.type.width) if self.augmented else self.keys.type.width
+
+    @property
+    def faiss_metric(self) -> Any:
+        """FAISS's constant for the metric of the index."""
+        return faiss_metric("l2" if self.augmented else self.metric)
+
+    def prepared(self, states: NDArray[Any]) -> NDArray[np.float32]:
+        """Stored states in fp32, with what is added to them."""
+        wide = as_float32(states)
+        if not self.augmented:
+            return wide
+        padded = as_indexed_queries(wide, self.width)
+        rest = longest_state(self.keys) - np.einsum("nd,nd->n", wide, wide)
+        padded[:, wide.shape[1]] = np.sqrt(np.maximum(rest, 0))
+        return padded
+
+    def sample(self, count: int, seed: int) -> NDArray[np.float32]:
+        """Random ones in the order of ids; all of them where `count` is not fewer."""
+        return self.prepared(sample_states(self.keys, count, seed))
+
+
+def as_indexed_queries(queries: NDArray[np.float32], width: int) -> NDArray[np.float32]:
+    """Queries with as many zeros as an index of this width needs."""
+    return np.pad(queries, ((0, 0), (0, width - queries.shape[1])))
+
+
+def trained_index(states: IndexedStates, factory: str, seed: int, folder: Path) -> Any:
     """An empty, trained index; what training gave is kept in `folder`, so a rerun does not repeat
     it."""
     saved = folder / TRAINED_FILE
@@ -47,23 +93,23 @@ def trained_index(keys: Column, metric: Metric, factory: str, seed: int, folder:
         except RuntimeError:
             saved.unlink()
     try:
-        index = faiss.index_factory(keys.type.width, factory, faiss_metric(metric))
+        index = faiss.index_factory(states.width, factory, states.faiss_metric)
     except RuntimeError as error:
         raise UsageError(
-            f"FAISS cannot make '{factory}' for states of width {keys.type.width}: see the FAISS "
+            f"FAISS cannot make '{factory}' for states of width {states.width}: see the FAISS "
             "index factory for valid strings"
         ) from error
     if not index.is_trained:
-        _train(index, keys, factory, seed)
+        _train(index, states, factory, seed)
         write_index(index, saved)
     return index
 
 
-def add_entries(index: Any, keys: Column) -> None:
+def add_entries(index: Any, states: IndexedStates) -> None:
     """Put every stored state into the index, in the order of ids."""
-    with ProgressBar("index", len(keys), "entries") as meter:
-        for _, block in keys.blocks(_ADDED_AT_ONCE):
-            _explained("the index", index.add, as_float32(block))
+    with ProgressBar("index", len(states.keys), "entries") as meter:
+        for _, block in states.keys.blocks(_ADDED_AT_ONCE):
+            _explained("the index", index.add, states.prepared(block))
             meter.advance(len(block))
 
 
@@ -97,15 +143,15 @@ def write_index(index: Any, file: Path) -> None:
     commit_file(unfinished, file)
 
 
-def _train(index: Any, keys: Column, factory: str, seed: int) -> None:
+def _train(index: Any, keys: IndexedStates, factory: str, seed: int) -> None:
     began = time.monotonic()
     ivf = faiss.try_extract_index_ivf(index)
     count = max(_TRAINED_ON_LEAST, _TRAINED_ON_PER_LIST * ivf.nlist if ivf is not None else 0)
-    states = sample_states(keys, count, seed)
+    states = keys.sample(count, seed)
     if ivf is not None and len(states) < ivf.nlist:
         raise UsageError(
             f"'{factory}' needs at least {ivf.nlist:,} entries and the datastore has "
-            f"{len(keys):,}: use fewer lists"
+            f"{len(keys.keys):,}: use fewer lists"
         )
     if ivf is not None:
         # FAISS would warn on C's stderr; recall is measured in any case

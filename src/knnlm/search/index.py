@@ -17,11 +17,14 @@ from knnlm.errors import DamagedError, KnnlmError, UsageError
 from knnlm.files import checksum_file, read_json, write_json, write_lock
 from knnlm.progress import log, log_result
 from knnlm.ranges import check_k
-from knnlm.search.exact import exact_search
-from knnlm.search.factory import check_nprobe, default_factory
+from knnlm.search.effort import choose_effort
+from knnlm.search.exact import exact_search, with_exact_scores
+from knnlm.search.factory import Design, design_index
 from knnlm.search.faiss_index import (
     TRAINED_FILE,
+    IndexedStates,
     add_entries,
+    as_indexed_queries,
     faiss_metric,
     sample_states,
     set_nprobe,
@@ -36,6 +39,7 @@ from knnlm.search.index_records import (
     index_file,
     index_folder,
     index_manifest,
+    is_refined,
 )
 from knnlm.search.neighbors import Neighbors, recall, top_k
 from knnlm.similarity import Metric, checked_metric, from_distance
@@ -47,14 +51,16 @@ class Index(NamedTuple):
     """An index open for search.
 
     Attributes:
-        name: Its folder's name, for instance "att-l2-IVF512_PQ32np-probe32".
+        name: Its folder's name, for instance "att-l2-IVF512_PQ64x4fs-recall0.95".
         manifest: What was written when it was built; "recall" is recall@"recall_k".
         faiss: The FAISS object.
+        keys: The stored states, which candidates are scored from.
     """
 
     name: str
     manifest: dict[str, Any]
     faiss: Any
+    keys: Column
 
     def __repr__(self) -> str:
         recall = f"recall@{self.manifest['recall_k']} {self.manifest['recall']:.3f}"
@@ -65,26 +71,41 @@ class Index(NamedTuple):
         """The metric that it was built for."""
         return checked_metric(self.manifest["metric"])
 
+    @property
+    def refined(self) -> bool:
+        """Whether candidates are scored again, so that its scores are exact."""
+        return is_refined(self.manifest)
+
     def search(self, queries: NDArray[Any], k: int) -> Neighbors:
-        """The k nearest entries that the index finds, with its own (approximate) scores.
+        """The k nearest entries that the index finds.
 
         Args:
             queries: (Q, D) hidden states.
             k: Neighbors of each query; where the visited lists hold fewer, some are missing.
 
         Returns:
-            The neighbors (Q, k), nearest first.
+            The neighbors (Q, k), nearest first, with exact scores if the index is refined and with
+            its own (approximate) ones otherwise.
 
         Raises:
             UsageError: k is out of range.
         """
         check_k(k)
-        ids = np.empty((len(queries), k), np.int64)
-        scores = np.empty((len(queries), k), np.float32)
-        for start in range(0, len(queries), _SEARCHED_AT_ONCE):
-            block = np.ascontiguousarray(queries[start : start + _SEARCHED_AT_ONCE], np.float32)
-            stop = start + len(block)
-            ids[start:stop], scores[start:stop] = _search(self.faiss, block, k, self.metric)
+        asked = np.ascontiguousarray(queries, np.float32)
+        count = min(k * int(self.manifest.get("refine", 1)), max(k, len(self.keys)))
+        ids = np.empty((len(asked), k), np.int64)
+        scores = np.empty((len(asked), k), np.float32)
+        for start in range(0, len(asked), _SEARCHED_AT_ONCE):
+            block = slice(start, start + _SEARCHED_AT_ONCE)
+            padded = as_indexed_queries(asked[block], self.faiss.d)
+            values, found = self.faiss.search(padded, count)
+            near = Neighbors(found, from_distance(self.metric, values))
+            if self.refined:
+                ids[block], scores[block] = with_exact_scores(
+                    near, asked[block], self.keys, self.metric, k
+                )
+            else:
+                ids[block], scores[block] = top_k(near.ids, near.scores, k)
         return Neighbors(ids, scores)
 
 
@@ -94,7 +115,10 @@ def build_index(
     metric: Metric,
     *,
     factory: str | None = None,
-    nprobe: int = defaults.NPROBE,
+    nprobe: int | None = None,
+    refine: int | None = None,
+    recall: float | None = None,
+    small: bool = False,
     recall_floor: float = defaults.RECALL_FLOOR,
     seed: int = 0,
 ) -> Index:
@@ -105,25 +129,38 @@ def build_index(
         key: Which states: "att" or "ffn".
         metric: "l2" or "ip".
         factory: FAISS factory string; by default chosen by size (factory.py).
-        nprobe: Inverted lists visited for each query.
+        nprobe: Inverted lists visited for each query; by default as many as `recall` takes, or 32
+            for a factory that is named without it.
+        refine: Candidates that are scored again from the stored states, for each neighbor; 1 is
+            none. By default as `nprobe`, or 1 for a factory that is named.
+        recall: The recall@1024 to reach, by the choice of `nprobe` and `refine`; 0.95 by default.
+        small: Whether the default index is to take half the memory, at some speed.
         recall_floor: The least recall@1024 against exact search that is accepted.
         seed: Of the states that the index is trained and measured on.
 
     Raises:
         UsageError: FAISS cannot make such an index, or a number is out of range.
-        KnnlmError: Recall is below the floor; the index is not kept.
+        KnnlmError: Recall is below the floor or cannot be reached; the index is not kept.
 
     Example:
         >>> index = build_index(open_entries("store"), "att", "l2", factory="IVF64,Flat")
         >>> neighbors = index.search(states, k=8)  # states (Q, D), neighbors (Q, 8)
     """
-    check_nprobe(nprobe)
     if not 0 <= recall_floor <= 1:
         raise UsageError(f"recall floor {recall_floor} is out of range: choose 0 to 1")
     keys = store.key(key)
+    design = design_index(
+        len(keys),
+        keys.type.width,
+        metric,
+        factory=factory,
+        nprobe=nprobe,
+        refine=refine,
+        recall=recall,
+        small=small,
+    )
     store.verify(key)
-    factory = factory or default_factory(store.count, keys.type.width)
-    name = index_name(key, metric, factory, nprobe)
+    name = index_name(key, metric, design)
     manifest = index_folder(store, name) / MANIFEST
     if manifest.is_file() and read_json(manifest)["store"] == store.fingerprint:
         log.info(f"index {name} is built already")
@@ -131,7 +168,7 @@ def build_index(
         _check_recall(index.manifest, recall_floor)
         return index
     with write_lock(manifest.parent):
-        _build(store, key, metric, factory, nprobe, recall_floor, seed)
+        _build(store, key, metric, design, recall_floor, seed)
     return open_index(store, name)
 
 
@@ -144,52 +181,49 @@ def open_index(store: Entries, name: str) -> Index:
     """
     manifest, file = index_manifest(store, name), index_file(store, name)
     index = faiss.read_index(str(file))
-    right_metric = index.metric_type == faiss_metric(manifest["metric"])
+    metric = checked_metric("l2" if manifest.get("augmented") else manifest["metric"])
+    right_metric = index.metric_type == faiss_metric(metric)
     if not right_metric or index.ntotal != store.count:
         raise DamagedError(
             f"{file} is not the index that its manifest describes: delete {file.parent} and "
             f"{how_to_rebuild(manifest)}"
         )
     set_nprobe(index, int(manifest["nprobe"]))
-    return Index(name, manifest, index)
+    if is_refined(manifest):
+        store.verify(manifest["key"])
+    return Index(name, manifest, index, store.key(manifest["key"]))
 
 
-def index_name(key: str, metric: Metric, factory: str, nprobe: int) -> str:
+def index_name(key: str, metric: Metric, design: Design) -> str:
     """The name of an index: all that it depends on beside the datastore."""
-    plain = "".join(c if c.isalnum() else "_" for c in factory)
-    return f"{key}-{metric}-{plain}-probe{nprobe}"
+    plain = "".join(c if c.isalnum() else "_" for c in design.factory)
+    effort = f"recall{design.recall:g}" if design.nprobe is None else f"probe{design.nprobe}"
+    refine = f"-refine{design.refine}" if (design.refine or 1) > 1 else ""
+    return f"{key}-{metric}-{plain}-{effort}{refine}"
 
 
 def _build(
-    store: Entries,
-    key: str,
-    metric: Metric,
-    factory: str,
-    nprobe: int,
-    recall_floor: float,
-    seed: int,
+    store: Entries, key: str, metric: Metric, design: Design, recall_floor: float, seed: int
 ) -> None:
     """Build, measure, write; the manifest comes last, and an index without one does not exist."""
     began = time.monotonic()
-    name, keys = index_name(key, metric, factory, nprobe), store.key(key)
+    name, keys = index_name(key, metric, design), store.key(key)
     folder = index_folder(store, name)
-    index = trained_index(keys, metric, factory, seed, folder)
-    add_entries(index, keys)
-    set_nprobe(index, nprobe)
-    measured, k = _measured_recall(index, keys, metric, seed)
+    states = IndexedStates(keys, metric, augmented=design.augmented)
+    built = trained_index(states, design.factory, seed, folder)
+    add_entries(built, states)
     manifest = {
         "format": FORMAT,
         "key": key,
         "metric": metric,
-        "factory": factory,
-        "nprobe": nprobe,
+        "factory": design.factory,
+        "augmented": design.augmented,
         "rows": store.count,
         "store": store.fingerprint,
-        "recall": measured,
-        "recall_k": k,
     }
+    _measure(Index(name, manifest, built, keys), design, seed)
     _check_recall(manifest, recall_floor)
-    write_index(index, folder / INDEX_FILE)
+    write_index(built, folder / INDEX_FILE)
     manifest |= {
         "bytes": (folder / INDEX_FILE).stat().st_size,
         "xxh3": checksum_file(folder / INDEX_FILE),
@@ -197,19 +231,31 @@ def _build(
     }
     write_json(folder / MANIFEST, manifest)
     (folder / TRAINED_FILE).unlink(missing_ok=True)
-    log_result(f"index {name}: recall@{k} {measured:.3f}")
+    log_result(f"index {name}: recall@{manifest['recall_k']} {manifest['recall']:.3f}")
 
 
-def _search(index: Any, queries: NDArray[np.float32], k: int, metric: Metric) -> Neighbors:
-    values, ids = index.search(queries, k)
-    return top_k(ids, from_distance(metric, values), k)
-
-
-def _measured_recall(index: Any, keys: Column, metric: Metric, seed: int) -> tuple[float, int]:
-    """(recall@k, k) on sampled entries as queries; each finds itself in both searches."""
+def _measure(index: Index, design: Design, seed: int) -> None:
+    """Write nprobe, refine and the recall that they give into the manifest. Entries are the
+    queries, and each finds itself in both searches."""
+    keys, manifest = index.keys, index.manifest
     k = min(defaults.RECALL_K, len(keys))
     queries = sample_states(keys, defaults.RECALL_QUERIES, seed + 1)
-    return recall(_search(index, queries, k, metric), exact_search(queries, keys, k, metric)), k
+    truth = exact_search(queries, keys, k, index.metric)
+
+    def measured(nprobe: int, refine: int) -> float:
+        manifest["nprobe"], manifest["refine"] = nprobe, refine
+        set_nprobe(index.faiss, nprobe)
+        return recall(index.search(queries, k), truth)
+
+    ivf = faiss.try_extract_index_ivf(index.faiss)
+    nprobe, refine = choose_effort(design, 1 if ivf is None else int(ivf.nlist), measured)
+    manifest["recall"], manifest["recall_k"] = measured(nprobe, refine), k
+    if design.nprobe is None and manifest["recall"] < design.recall:
+        raise KnnlmError(
+            f"index '{design.factory}' finds only {manifest['recall']:.1%} of the true {k} "
+            f"neighbors in all of its lists, not {design.recall:.0%}: choose a finer `factory`, or "
+            "lower `recall`"
+        )
 
 
 def _check_recall(manifest: dict[str, Any], floor: float) -> None:

@@ -1,8 +1,10 @@
 """What is known of the indexes of a datastore, without opening them: nothing here imports FAISS.
 
 STORE/indexes/<name>/index.faiss     what FAISS writes
-STORE/indexes/<name>/manifest.json   key, metric, factory, nprobe, rows, fingerprint of the
-                                     datastore, recall, checksum
+STORE/indexes/<name>/manifest.json   key, metric, factory, nprobe, refine, augmented, rows,
+                                     fingerprint of the datastore, recall, checksum
+
+Format 1 had neither refine nor augmented: its candidates are not scored again.
 """
 
 from pathlib import Path
@@ -13,7 +15,7 @@ from knnlm.errors import DamagedError, KnnlmError, unknown
 from knnlm.files import checksum_file, read_json
 
 INDEX_FILE, MANIFEST = "index.faiss", "manifest.json"
-FORMAT = 1
+FORMAT = 2
 
 
 def index_manifest(store: Entries, name: str) -> dict[str, Any]:
@@ -65,6 +67,11 @@ def index_file(store: Entries, name: str) -> Path:
 def index_folder(store: Entries, name: str) -> Path:
     """Where an index is kept."""
     return store.path / "indexes" / name
+
+
+def is_refined(manifest: dict[str, Any]) -> bool:
+    """Whether an index's candidates are scored again from the stored states."""
+    return int(manifest.get("refine", 1)) > 1
 
 
 def how_to_rebuild(manifest: dict[str, Any]) -> str:

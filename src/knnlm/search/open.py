@@ -46,7 +46,7 @@ def open_search(store: Entries, retrieval: Retrieval) -> Search:
         if index is None:
             return exact_search(states, keys, k, metric)
         near = index.search(states, k)
-        if retrieval.score == "index":
+        if retrieval.score == "index" or index.refined:
             return near
         return with_exact_scores(near, states, keys, metric)
 

@@ -188,7 +188,7 @@ def guess_bars(
         ordered = np.partition(scores, [sample - rank for rank in ranks], axis=1)
         return ordered[:, [sample - rank for rank in ranks]]
 
-    bars = np.concatenate(list(on_all_cores(work, range(0, len(asked.matrix), at_once))))
+    bars = np.concatenate(on_all_cores(work, range(0, len(asked.matrix), at_once)))
     return bars[:, 0], bars[:, 1], longest
 
 

@@ -102,7 +102,9 @@ def scan_above(
 def scan_all(query: Floats, states: NDArray[np.float16], metric: Metric) -> Floats:
     """The scores of a query (D,) and states (K, D)."""
     with _scanners(query[None], metric) as (scanner,):
-        _, values = _in_range(scanner, _Piece(states, 0), float(from_distance(metric, _WORST)))
+        _, values = _in_range(
+            scanner, _Piece(states, 0), float(from_distance(metric, np.array(_WORST)))
+        )
     return from_distance(metric, values)
 
 

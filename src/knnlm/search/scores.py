@@ -4,11 +4,13 @@ fp16 states of a datastore are scored as the scanner of scan.py sums them, strai
 states by similarity.py. Both sum differences (L2) or products in fp32.
 """
 
+import threading
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from knnlm.datastore import Column
 from knnlm.search.scan import FP16, scan_all
 from knnlm.similarity import Metric, score_states
 from knnlm.workers import on_all_cores
@@ -46,7 +48,7 @@ def score_entries(
 
     starts = range(0, ids.shape[1], _STATES_AT_ONCE)
     pieces = [(row, start) for row in range(len(ids)) for start in starts]
-    list(on_all_cores(score_piece, pieces))
+    on_all_cores(score_piece, pieces)
     return np.where(ids < 0, np.float32(-np.inf), scores)
 
 
@@ -54,10 +56,26 @@ def score_row(
     metric: Metric, query: NDArray[np.float32], ids: NDArray[np.integer], keys: StatesById
 ) -> NDArray[np.float32]:
     """Exact similarities of one query (D,) to entries (K,); states are read in their order."""
-    order = np.argsort(ids)
-    states, scores = keys.gather(ids[order]), np.empty(len(ids), np.float32)
-    if states.dtype == FP16:
+    order, scores = np.argsort(ids), np.empty(len(ids), np.float32)
+    if isinstance(keys, Column) and keys.type.dtype == FP16:
+        states = keys.gather(ids[order], _scratch.rows(len(ids), keys.type.width))
         scores[order] = scan_all(query, states, metric)
     else:
-        scores[order] = score_states(metric, query[None], states[None])[0]
+        scores[order] = score_states(metric, query[None], keys.gather(ids[order])[None])[0]
     return scores
+
+
+class _Scratch(threading.local):
+    """Memory that each thread reads states into: fresh memory would cost as much as the reading."""
+
+    def __init__(self) -> None:
+        self.memory = np.empty(0, FP16)
+
+    def rows(self, count: int, width: int) -> NDArray[np.float16]:
+        """Some rows of it."""
+        if len(self.memory) < count * width:
+            self.memory = np.empty(count * width, FP16)
+        return self.memory[: count * width].reshape(count, width)
+
+
+_scratch = _Scratch()
