@@ -87,8 +87,8 @@ def main() -> None:
     }
     indexes = []
     for name in given.index:
-        how: dict[str, Any] = {"default": {}, "small": {"small": True}}.get(name, {"factory": name})
-        indexes.append(build_index(store, given.key, metric, **how, recall_floor=0))
+        factory = None if name == "default" else name
+        indexes.append(build_index(store, given.key, metric, factory=factory))
     rates: list[list[float]] = [[] for _ in indexes]
     for _ in range(given.repeats):
         for rate, index in zip(rates, indexes, strict=True):

@@ -64,7 +64,7 @@ def store(
     from knnlm import KNNLM, Datastore
 
     made = Datastore.build(tiny_model, texts["train"], tmp_path_factory.mktemp("door") / "store")
-    made.build_index(factory="IVF16,Flat", nprobe=4, recall_floor=0.0)
+    made.build_index(factory="IVF16,Flat", nprobe=4, recall=0)
     model = KNNLM(made).tune(texts["valid"], k=16)
     model.evaluate(texts["test"])
     made.distill(kind="clusters", size=8)

@@ -39,7 +39,7 @@ def test_exact_scores_of_an_index_are_not_those_of_exact_search(
     store: Datastore, texts: dict[str, Path]
 ) -> None:
     KNNLM(store, exact=True).tune(texts["valid"], k=8)
-    index = store.build_index(factory="IVF4,Flat", recall_floor=0.0)
+    index = store.build_index(factory="IVF4,Flat", nprobe=32, recall=0)
     tuned = KNNLM(store, score="exact").tune(texts["valid"], k=8)
     again = KNNLM(store, score="exact").settings.retrieval
     assert again == tuned.settings.retrieval

@@ -49,7 +49,7 @@ PARAMETERS = {
     "Datastore": "entries model device",
     "Datastore.build": "model text path * keys att_module window stride logprobs dtype device "
     "precision adapter",
-    "Datastore.build_index": "* key metric factory nprobe recall_floor",
+    "Datastore.build_index": "* key metric factory nprobe refine recall",
     "Datastore.combine": "components text * name",
     "Datastore.distill": "text * name kind key size metric soft_targets lr epochs seed",
     "Datastore.hidden_states": "text * key",

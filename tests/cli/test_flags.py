@@ -21,7 +21,7 @@ from knnlm.cli.main import in_commands, run
         ("train", "path", "--out"),
         ("build", "att_module", "--att-module"),
         ("build", "keys", "--keys"),
-        ("index", "recall_floor", "--recall-floor"),
+        ("index", "recall", "--recall"),
         ("tune", "k", "--k"),
         ("tune", "exact", "--exact"),
         ("distill", "soft_targets", "--soft-targets"),

@@ -31,7 +31,7 @@ def folder(
     where = tmp_path_factory.mktemp("verbs")
     for line in (
         f"build {tiny_model} --text {texts['train']} --out {where / 'store'}",
-        f"index {where / 'store'} --factory IVF16,Flat --nprobe 4 --recall-floor 0",
+        f"index {where / 'store'} --factory IVF16,Flat --nprobe 4 --recall 0",
         f"tune {where / 'store'} --text {texts['valid']} --k 16,64",
         f"tune {where / 'store'} --text {texts['valid']} --k 64 --exact --taus 0.1,1,10",
     ):

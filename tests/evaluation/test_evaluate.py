@@ -142,7 +142,7 @@ def test_neighbors_tuned_on_one_text_are_evaluated_on_another(
 
 
 def test_an_index_says_its_recall(store: Entries, valid: Entries) -> None:
-    index = build_index(store, "att", "l2", factory="IVF32,Flat", nprobe=4, recall_floor=0)
+    index = build_index(store, "att", "l2", factory="IVF32,Flat", nprobe=4, recall=0)
     retrieval = Retrieval(index=index.name, k=32)
     knn, settings = tune(KNN(store, retrieval), valid, name="knn")
     result = check_numbers(knn, valid, settings)

@@ -23,7 +23,7 @@ def store(
     """fp16 states and an index that is far from exact, tuned."""
     path = tmp_path_factory.mktemp("agreement") / "store"
     store = Datastore.build(tiny_model, texts["train"], path)
-    store.build_index(factory="IVF8,PQ4", nprobe=2, recall_floor=0)
+    store.build_index(factory="IVF8,PQ4", nprobe=2, recall=0)
     KNNLM(store).tune(texts["valid"], k=64)
     KNNLM(store, exact=True).tune(texts["valid"], k=64)
     KNNLM(store, score="exact").tune(texts["valid"], k=64)

@@ -24,7 +24,7 @@ from tests.arrays import Case, InMemory, cases, column
 def test_decoded_scores_of_an_indexs_own_neighbors_are_its_scores(
     store: Entries, queries: Entries, factory: str, metric: Metric
 ) -> None:
-    index = build_index(store, "att", metric, factory=factory, nprobe=4, recall_floor=0.0)
+    index = build_index(store, "att", metric, factory=factory, nprobe=4, recall=0)
     own = cached_neighbors(
         store, queries, Retrieval(metric=metric, index=index.name, score="index", k=20)
     )

@@ -53,7 +53,7 @@ def test_the_same_search_is_not_run_twice(
 def test_exact_scores_of_an_index_use_its_search_again(
     store: Entries, queries: Entries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    index = build_index(store, "att", "l2", factory="IVF8,PQ4x4np", nprobe=3, recall_floor=0.0)
+    index = build_index(store, "att", "l2", factory="IVF8,PQ4x4np", nprobe=3, recall=0)
     calls = []
 
     def opened(of: Entries, name: str) -> object:
@@ -130,7 +130,7 @@ def test_an_interrupted_search_resumes(
 def test_exact_scores_keep_the_neighbors_and_change_the_scores(
     store: Entries, queries: Entries
 ) -> None:
-    index = build_index(store, "att", "l2", factory="IVF16,PQ4x4np", nprobe=4, recall_floor=0)
+    index = build_index(store, "att", "l2", factory="IVF16,PQ4x4np", nprobe=4, recall=0)
     by_index = cached_neighbors(
         store, queries, Retrieval(index=index.name, score="index", k=20)
     ).read(0, 50)
@@ -152,7 +152,7 @@ def test_exact_scores_of_fewer_neighbors_are_not_the_head_of_those_of_more(
 ) -> None:
     """mask-to-k comes before the score: the best 5 of 50 by exact score are not the 5 that the
     index would keep."""
-    index = build_index(store, "att", "l2", factory="IVF16,PQ4x4np", nprobe=4, recall_floor=0)
+    index = build_index(store, "att", "l2", factory="IVF16,PQ4x4np", nprobe=4, recall=0)
     cached_neighbors(store, queries, Retrieval(index=index.name, score="exact", k=50))
     small = cached_neighbors(store, queries, Retrieval(index=index.name, score="exact", k=5)).read(
         0, 50

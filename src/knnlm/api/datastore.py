@@ -180,27 +180,23 @@ class Datastore:
         nprobe: int | None = None,
         refine: int | None = None,
         recall: float | None = None,
-        small: bool = False,
-        recall_floor: float = defaults.RECALL_FLOOR,
     ) -> Index:
         """Build a FAISS index of one key and measure its recall against exact search.
 
         Args:
             key: Which hidden state; the datastore's first by default.
             metric: "l2" or "ip".
-            factory: A FAISS factory string; chosen by size by default.
+            factory: A FAISS factory string; chosen by size by default, "small" for half the size.
             nprobe: Lists that a search visits; 32 by default if a factory is named.
             refine: Candidates for each neighbor that are scored again from the stored states.
             recall: The recall@1024 that nprobe and refine are chosen for; 0.95 by default.
-            small: Whether the default index takes half the memory, and somewhat longer.
-            recall_floor: An index below this recall@1024 is refused.
 
         Returns:
             The index, open; its `manifest` holds the recall. One that was built before is opened.
 
         Raises:
             UsageError: A name is unknown, or a number is out of range.
-            KnnlmError: FAISS cannot build the index, or its recall is below the floor.
+            KnnlmError: FAISS cannot build the index, or it does not reach the recall.
 
         Example:
             >>> store.build_index(key="att", factory="IVF64,Flat")    # doctest: +SKIP
@@ -213,8 +209,6 @@ class Datastore:
             nprobe=nprobe,
             refine=refine,
             recall=recall,
-            small=small,
-            recall_floor=recall_floor,
         )
 
     @check_types

@@ -14,26 +14,28 @@ def index(
         str | None, typer.Option("--key", help="Which hidden state: att or ffn.")
     ] = None,
     metric: Annotated[str, typer.Option("--metric", help="l2 or ip (inner product).")] = "l2",
-    factory: Annotated[
-        str | None,
-        typer.Option("--factory", help="FAISS factory string; by default chosen by size."),
-    ] = None,
     recall: Annotated[
         float | None,
         typer.Option(
             "--recall",
-            help=f"Search as hard as this recall@1024 takes; {defaults.RECALL} by default.",
+            help=f"Search as hard as this recall@1024 takes; {defaults.RECALL} by default. "
+            "With --nprobe: refuse an index below it.",
         ),
     ] = None,
-    small: Annotated[
-        bool, typer.Option("--small", help="Half the memory, and somewhat slower searches.")
-    ] = False,
+    factory: Annotated[
+        str | None,
+        typer.Option(
+            "--factory",
+            help='FAISS factory string, or "small" for half the memory and slower searches; '
+            "by default chosen by size.",
+        ),
+    ] = None,
     nprobe: Annotated[
         int | None,
         typer.Option(
             "--nprobe",
-            help="Lists visited by each search, instead of --recall; "
-            f"{defaults.NPROBE} if --factory is given alone.",
+            help=f"Lists visited by each search; {defaults.NPROBE} if only a FAISS factory string "
+            "is given.",
         ),
     ] = None,
     refine: Annotated[
@@ -43,9 +45,6 @@ def index(
             help="Candidates for each neighbor that are scored again from the stored states.",
         ),
     ] = None,
-    recall_floor: Annotated[
-        float, typer.Option("--recall-floor", help="Refuse an index below this recall.")
-    ] = defaults.RECALL_FLOOR,
     json: Json = False,
 ) -> None:
     """Build a FAISS index and measure its recall.
@@ -68,8 +67,6 @@ def index(
         nprobe=nprobe,
         refine=refine,
         recall=recall,
-        small=small,
-        recall_floor=recall_floor,
     )
     m = built.manifest
     line = (

@@ -222,9 +222,7 @@ class Workspace:
         factory = spec.factory or paper_factory(store.count, store.key(key).type.width)
         wanted = (store.fingerprint, key, spec.metric, factory, nprobe)
         if self._index is None or self._index[0] != wanted:
-            index = build_index(
-                store, key, spec.metric, factory=factory, nprobe=nprobe, recall_floor=0.0
-            )
+            index = build_index(store, key, spec.metric, factory=factory, nprobe=nprobe, recall=0)
             self._index = (wanted, index)
         return self._index[1]
 

@@ -11,6 +11,7 @@ the measurements. The paper's index is another, and its experiments ask for it: 
 
 import math
 from dataclasses import dataclass
+from typing import assert_never
 
 from knnlm import defaults
 from knnlm.errors import UsageError
@@ -23,6 +24,8 @@ CODEBOOK_ENTRIES = 39 * 256
 LISTS_ENTRIES = 39 * 39
 """The same for lists: fewer entries than this leave a list fewer than 39."""
 MOST_REFINED = 16
+SMALL = "small"
+"""Instead of a factory: the default index with half the codes."""
 
 
 def default_factory(entries: int, width: int, *, small: bool = False) -> str:
@@ -83,7 +86,7 @@ class Design:
         factory: The FAISS factory string.
         nprobe: Lists that are visited; None: as many as `recall` takes.
         refine: Candidates scored again for each neighbor; None: as many as `recall` takes.
-        recall: The recall@1024 to reach where one of them is None.
+        recall: The recall@1024 to reach; an index that does not is refused.
         augmented: Whether inner products are searched for as distances (faiss_index.py).
     """
 
@@ -103,7 +106,6 @@ def design_index(
     nprobe: int | None,
     refine: int | None,
     recall: float | None,
-    small: bool,
 ) -> Design:
     """What is asked for, and the default where nothing is.
 
@@ -117,25 +119,35 @@ def design_index(
         raise UsageError(f"nprobe = {nprobe} is out of range: choose 1 or more")
     if refine is not None and not 1 <= refine <= MOST_REFINED:
         raise UsageError(f"`refine` {refine} is out of range: choose 1 to {MOST_REFINED}")
-    if recall is not None and not 0 < recall < 1:
-        raise UsageError(f"`recall` {recall} is out of range: choose a number between 0 and 1")
-    if recall is not None and nprobe is not None:
-        raise UsageError("`recall` chooses `nprobe`: give one of them")
-    if factory is not None and recall is None:
+    if recall is not None and not 0 <= recall < 1:
+        raise UsageError(f"`recall` {recall} is out of range: choose 0 to less than 1")
+    named = factory not in (None, SMALL)
+    if named and (recall is None or nprobe is not None):
         nprobe, refine = nprobe or defaults.NPROBE, refine or 1
-    if factory is None and entries < CODEBOOK_ENTRIES:
+    if not named and entries < CODEBOOK_ENTRIES:
         refine = 1  # these indexes keep the states themselves
-    augmented = metric == "ip" and refine != 1
-    if factory is None:
-        factory = default_factory(
-            entries, augmented_width(width) if augmented else width, small=small
-        )
-    return Design(factory, nprobe, refine, recall or defaults.RECALL, augmented)
+    if recall is None:
+        recall = defaults.RECALL if nprobe is None else defaults.RECALL_FLOOR
+    augmented = not _is_distance(metric) and refine != 1
+    if factory is None or factory == SMALL:
+        indexed_width = augmented_width(width) if augmented else width
+        factory = default_factory(entries, indexed_width, small=factory == SMALL)
+    return Design(factory, nprobe, refine, recall, augmented)
 
 
 def augmented_width(width: int) -> int:
     """The width of states with one number more, and a multiple of four."""
     return 4 * (width // 4 + 1)
+
+
+def _is_distance(metric: Metric) -> bool:
+    match metric:
+        case "l2":
+            return True
+        case "ip":
+            return False
+        case _:
+            assert_never(metric)
 
 
 def _lists(entries: int) -> int:

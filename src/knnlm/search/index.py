@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from knnlm import defaults
 from knnlm.datastore import Column, Entries
-from knnlm.errors import DamagedError, KnnlmError, UsageError
+from knnlm.errors import DamagedError, KnnlmError
 from knnlm.files import checksum_file, read_json, write_json, write_lock
 from knnlm.progress import log, log_result
 from knnlm.ranges import check_k
@@ -118,8 +118,6 @@ def build_index(
     nprobe: int | None = None,
     refine: int | None = None,
     recall: float | None = None,
-    small: bool = False,
-    recall_floor: float = defaults.RECALL_FLOOR,
     seed: int = 0,
 ) -> Index:
     """Build the index of one key and measure its recall, or open it if it is built already.
@@ -128,26 +126,24 @@ def build_index(
         store: The datastore; the index is written beside its entries.
         key: Which states: "att" or "ffn".
         metric: "l2" or "ip".
-        factory: FAISS factory string; by default chosen by size (factory.py).
+        factory: FAISS factory string, or "small" for the default index with half the codes; by
+            default chosen by size (factory.py).
         nprobe: Inverted lists visited for each query; by default as many as `recall` takes, or 32
             for a factory that is named without it.
         refine: Candidates that are scored again from the stored states, for each neighbor; 1 is
             none. By default as `nprobe`, or 1 for a factory that is named.
-        recall: The recall@1024 to reach, by the choice of `nprobe` and `refine`; 0.95 by default.
-        small: Whether the default index is to take half the memory, at some speed.
-        recall_floor: The least recall@1024 against exact search that is accepted.
+        recall: The recall@1024 to reach, or else the index is refused. 0.95 by default, and 0.3
+            where `nprobe` is not chosen for it.
         seed: Of the states that the index is trained and measured on.
 
     Raises:
         UsageError: FAISS cannot make such an index, or a number is out of range.
-        KnnlmError: Recall is below the floor or cannot be reached; the index is not kept.
+        KnnlmError: The recall is not reached; the index is not kept.
 
     Example:
         >>> index = build_index(open_entries("store"), "att", "l2", factory="IVF64,Flat")
         >>> neighbors = index.search(states, k=8)  # states (Q, D), neighbors (Q, 8)
     """
-    if not 0 <= recall_floor <= 1:
-        raise UsageError(f"recall floor {recall_floor} is out of range: choose 0 to 1")
     keys = store.key(key)
     design = design_index(
         len(keys),
@@ -157,7 +153,6 @@ def build_index(
         nprobe=nprobe,
         refine=refine,
         recall=recall,
-        small=small,
     )
     store.verify(key)
     name = index_name(key, metric, design)
@@ -165,10 +160,10 @@ def build_index(
     if manifest.is_file() and read_json(manifest)["store"] == store.fingerprint:
         log.info(f"index {name} is built already")
         index = open_index(store, name)
-        _check_recall(index.manifest, recall_floor)
+        _check_recall(index.manifest, design)
         return index
     with write_lock(manifest.parent):
-        _build(store, key, metric, design, recall_floor, seed)
+        _build(store, key, metric, design, seed)
     return open_index(store, name)
 
 
@@ -202,9 +197,7 @@ def index_name(key: str, metric: Metric, design: Design) -> str:
     return f"{key}-{metric}-{plain}-{effort}{refine}"
 
 
-def _build(
-    store: Entries, key: str, metric: Metric, design: Design, recall_floor: float, seed: int
-) -> None:
+def _build(store: Entries, key: str, metric: Metric, design: Design, seed: int) -> None:
     """Build, measure, write; the manifest comes last, and an index without one does not exist."""
     began = time.monotonic()
     name, keys = index_name(key, metric, design), store.key(key)
@@ -222,7 +215,7 @@ def _build(
         "store": store.fingerprint,
     }
     _measure(Index(name, manifest, built, keys), design, seed)
-    _check_recall(manifest, recall_floor)
+    _check_recall(manifest, design)
     write_index(built, folder / INDEX_FILE)
     manifest |= {
         "bytes": (folder / INDEX_FILE).stat().st_size,
@@ -250,19 +243,13 @@ def _measure(index: Index, design: Design, seed: int) -> None:
     ivf = faiss.try_extract_index_ivf(index.faiss)
     nprobe, refine = choose_effort(design, 1 if ivf is None else int(ivf.nlist), measured)
     manifest["recall"], manifest["recall_k"] = measured(nprobe, refine), k
-    if design.nprobe is None and manifest["recall"] < design.recall:
-        raise KnnlmError(
-            f"index '{design.factory}' finds only {manifest['recall']:.1%} of the true {k} "
-            f"neighbors in all of its lists, not {design.recall:.0%}: choose a finer `factory`, or "
-            "lower `recall`"
-        )
 
 
-def _check_recall(manifest: dict[str, Any], floor: float) -> None:
-    if manifest["recall"] < floor:
+def _check_recall(manifest: dict[str, Any], design: Design) -> None:
+    if manifest["recall"] < design.recall:
+        more = "" if design.nprobe is None else "raise `nprobe`, "
         raise KnnlmError(
             f"index '{manifest['factory']}' with nprobe {manifest['nprobe']} finds only "
-            f"{manifest['recall']:.1%} of the true {manifest['recall_k']} neighbors, below the "
-            f"floor of {floor:.0%}: raise `nprobe`, choose a finer `factory`, or lower "
-            "`recall_floor`"
+            f"{manifest['recall']:.1%} of the true {manifest['recall_k']} neighbors, not "
+            f"{design.recall:.0%}: {more}choose a finer `factory`, or lower `recall`"
         )

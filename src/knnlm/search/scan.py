@@ -24,7 +24,7 @@ from knnlm.search.faiss_index import faiss_metric
 from knnlm.search.neighbors import MISSING, Neighbors, top_k
 from knnlm.similarity import Metric, from_distance
 
-MOST_QUERIES = 8
+MOST_QUERIES = 16
 """For more queries matrix products are faster."""
 _TILE_BYTES = 3 << 20
 _WORST = np.float32(-np.inf)

@@ -122,7 +122,7 @@ def test_votes_of_an_index_that_are_scored_again_agree_too(
 ) -> None:
     """More of them would come in another order."""
     store = Datastore.open(shutil.copytree(server_store, tmp_path / "store"))
-    index = store.build_index(key="att", factory="IVF8,PQ4x4", nprobe=4, recall_floor=0.0)
+    index = store.build_index(key="att", factory="IVF8,PQ4x4", nprobe=4, recall=0)
     model = KNNLM(store, key="att", index=index.name, score="exact", k=8, lam=0.4, tau=1.0)
     with running(build_app(model, options())) as address:
         answer = ask(address, "/api/score", {"text": TEXT, "votes": True}).json
