@@ -98,8 +98,8 @@ class Index(NamedTuple):
         for start in range(0, len(asked), _SEARCHED_AT_ONCE):
             block = slice(start, start + _SEARCHED_AT_ONCE)
             padded = as_indexed_queries(asked[block], self.faiss.d)
-            values, found = self.faiss.search(padded, count)
-            near = Neighbors(found, from_distance(self.metric, values))
+            values, candidates = self.faiss.search(padded, count)
+            near = Neighbors(candidates, from_distance(self.metric, values))
             if self.refined:
                 ids[block], scores[block] = with_exact_scores(
                     near, asked[block], self.keys, self.metric, k
