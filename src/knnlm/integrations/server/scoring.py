@@ -259,13 +259,14 @@ def enough_without_any(documents: NDArray[np.int32], k: int, left_out: int = 1) 
         >>> enough_without_any(np.array([5, 5, 7, 7, 8, 5, 8]), k=2, left_out=2)
         7
     """
-    place = _occurrence(_occurrence(documents))  # the how manieth document to have so many
-    left = np.cumsum(place > left_out)
+    # how many documents have reached the length that this one reaches here
+    rank = _occurrence(_occurrence(documents))
+    left = np.cumsum(rank > left_out)
     return int(np.searchsorted(left, k)) + 1 if len(left) and left[-1] >= k else len(documents)
 
 
 def _occurrence(values: NDArray[Any]) -> NDArray[np.int64]:
-    """The how manieth of its value each one is."""
+    """1 for the first with its value, 2 for the second, and so on."""
     order = np.argsort(values, kind="stable")
     _, starts, counts = np.unique(values[order], return_index=True, return_counts=True)
     nth = np.empty(len(values), np.int64)
