@@ -15,7 +15,7 @@ RECALL_FLOOR = 0.3
 """An index that finds less than this share of the true neighbors is refused."""
 MANY_ENTRIES = 1_000_000
 """From here on an index is advised. Exact search of 300,000 entries of width 768 takes 22 ms for
-one query and 8 s for 2,048, so with fewer entries an index saves little and costs recall."""
+one query and 5 s for 2,048, so with fewer entries an index saves little and costs recall."""
 RECALL_K = K
 """Recall of a new index is recall@RECALL_K …"""
 RECALL_QUERIES = 128

@@ -7,9 +7,7 @@ processor's cache.
 """
 
 import functools
-import os
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from queue import Empty, SimpleQueue
@@ -23,6 +21,7 @@ from knnlm.datastore import Column
 from knnlm.search.faiss_index import faiss_metric
 from knnlm.search.neighbors import MISSING, Neighbors, top_k
 from knnlm.similarity import Metric, from_distance
+from knnlm.workers import core_count, on_all_cores
 
 MOST_QUERIES = 16
 """For more queries matrix products are faster."""
@@ -70,10 +69,11 @@ def scan(queries: Floats, keys: Column, count: int, metric: Metric) -> Neighbors
                     )
         return Neighbors(ids, from_distance(metric, values))
 
-    halves = _on_all_cores(nearest, keys)
+    edges = np.linspace(0, len(keys), core_count() + 1).astype(int).tolist()
+    shares = on_all_cores(lambda ends: nearest(_pieces(keys, *ends)), list(pairwise(edges)))
     return top_k(
-        np.concatenate([half.ids for half in halves], axis=1),
-        np.concatenate([half.scores for half in halves], axis=1),
+        np.concatenate([share.ids for share in shares], axis=1),
+        np.concatenate([share.scores for share in shares], axis=1),
         count,
     )
 
@@ -166,14 +166,6 @@ def _scanners(queries: Floats, metric: Metric) -> Iterator[list[Any]]:
     finally:
         for each in taken:
             free.put(each)
-
-
-def _on_all_cores(work: Callable[[Iterator[_Piece]], Neighbors], keys: Column) -> list[Neighbors]:
-    """Let every core do its share of the entries."""
-    shares = np.linspace(0, len(keys), (os.cpu_count() or 1) + 1).astype(int).tolist()
-    ranges = [(a, b) for a, b in pairwise(shares) if b > a]
-    with ThreadPoolExecutor(len(ranges) or 1) as pool:
-        return list(pool.map(lambda ab: work(_pieces(keys, *ab)), ranges))
 
 
 def _pieces(keys: Column, start: int, stop: int) -> Iterator[_Piece]:
