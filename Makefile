@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 OUT ?= demo
 
-.PHONY: demo test unit lint format docs clean
+.PHONY: demo test unit lint format docs bench clean
 
 demo: $(STAMP)
 	$(BIN)/knnlm demo --out $(OUT)
@@ -35,6 +35,10 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $(STAMP)
+
+# Ours beside its rivals and the machine's limits, in one run; resumes. ARGS=--quick takes a minute or two.
+bench: $(STAMP)
+	$(BIN)/python benchmarks/run.py $(ARGS)
 
 # README.md and docs/why.md: sentences from docs/templates, numbers from records. The explorer's findings: docs/why.md.
 docs: $(STAMP)

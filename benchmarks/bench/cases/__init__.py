@@ -1,0 +1,7 @@
+"""The cases, each a module with TITLE and `measure(setting)`, in the order of the page."""
+
+from types import ModuleType
+
+from bench.cases import exact
+
+CASES: dict[str, ModuleType] = {"exact": exact}

@@ -1,0 +1,40 @@
+"""What a case is given: how much to do, and datastores to do it with."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from knnlm.datastore import Entries, open_entries
+
+
+class StorePair(NamedTuple):
+    """A datastore, and the entries of another text under the same model, built with --logprobs."""
+
+    name: str
+    store: Path
+    queries: Path
+
+    def open(self) -> tuple[Entries, Entries]:
+        """Both, open for reading."""
+        return open_entries(self.store), open_entries(self.queries)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """How a case is measured.
+
+    Attributes:
+        quick: Whether a minute has to do for all cases: small sizes, and only a guard against
+            falling far behind.
+        work: A folder for what a case makes; it is kept, so that a second run finds it.
+        stores: Datastores of real models that were given on the command line.
+    """
+
+    quick: bool
+    work: Path
+    stores: tuple[StorePair, ...] = field(default=())
+
+    @property
+    def repeats(self) -> int:
+        """Rounds of a comparison."""
+        return 3 if self.quick else 5

@@ -1,0 +1,83 @@
+"""Ours beside its rivals, in turn, in one process; `make bench` runs it.
+
+    .venv/bin/python benchmarks/run.py [CASE …] [--quick] [--store NAME STORE QUERIES]… [--out DIR]
+
+Each case writes DIR/CASE.json and is not measured again while that file is there, so an interrupted
+run resumes; `--again` measures again. With --store, a datastore of a real model is measured too:
+STORE and QUERIES are datastores of two texts under one model, QUERIES built with --logprobs.
+--quick takes a minute or two and ends with 1 where ours fell far behind.
+"""
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from bench.cases import CASES
+from bench.machine import limits, machine
+from bench.setting import Setting, StorePair
+
+FAR_BEHIND = 0.4
+"""--quick fails below this share of the aim: its sizes are small, and CI's machines are busy."""
+
+
+def main() -> int:
+    """Measure what is not measured yet."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("case", nargs="*", metavar="CASE", help=", ".join(CASES))
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--again", action="store_true")
+    parser.add_argument("--store", nargs=3, action="append", default=[])
+    parser.add_argument("--out", type=Path, default=Path("bench"))
+    given = parser.parse_args()
+    if unknown := [name for name in given.case if name not in CASES]:
+        parser.error(f"no case {unknown[0]}: choose of {', '.join(CASES)}")
+    work = given.out / "work"
+    work.mkdir(parents=True, exist_ok=True)
+    stores = tuple(StorePair(n, Path(s), Path(q)) for n, s, q in given.store)
+    setting = Setting(quick=given.quick, work=work, stores=stores)
+    records = {}
+    for name in given.case or CASES:
+        file = given.out / f"{name}{'-quick' if given.quick else ''}.json"
+        if given.again or not file.is_file():
+            began = time.monotonic()
+            record = {
+                "case": name,
+                "machine": machine(),
+                "limits": {n: float(f"{v:.4g}") for n, v in limits(given.quick).items()},
+                **CASES[name].measure(setting),
+                "seconds": round(time.monotonic() - began),
+            }
+            unfinished = file.with_suffix(".tmp")
+            unfinished.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+            unfinished.rename(file)
+        records[name] = json.loads(file.read_text())
+        show(records[name])
+    return 1 if given.quick and fell_behind(records) else 0
+
+
+def show(record: dict[str, Any]) -> None:
+    """A line for each comparison."""
+    print(f"{record['case']} ({record['seconds']} s)")
+    for row in record.get("comparisons", ()):
+        low, middle, high = row["ratio"]
+        aim = "" if row["aim"] is None else f", aim {row['aim']:g}"
+        print(
+            f"  {row['subject']}: {row['ours'][1]:g} and {row['theirs'][1]:g} {row['unit']} "
+            f"({row['rival']}), ratio {middle:g} ({low:g} to {high:g}{aim})"
+        )
+
+
+def fell_behind(records: dict[str, dict[str, Any]]) -> bool:
+    """Say which comparisons are far below their aim."""
+    rows = [row for record in records.values() for row in record.get("comparisons", ())]
+    far = [row for row in rows if row["ratio"][1] < FAR_BEHIND * (row["aim"] or 1.0)]
+    for row in far:
+        print(f"far behind: {row['subject']}, ratio {row['ratio'][1]:g}", file=sys.stderr)
+    return bool(far)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
