@@ -10,6 +10,8 @@ from numpy.testing import assert_allclose
 
 import knnlm.search.exact as exact
 import knnlm.search.products as products
+import knnlm.search.reached as reached
+import knnlm.search.whole_numbers as whole_numbers
 from knnlm.errors import UsageError
 from knnlm.search.exact import exact_search
 from knnlm.search.scores import score_row
@@ -19,7 +21,8 @@ from tests.arrays import column
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(products, "TILE_ENTRIES", 700)
+    for module in (reached, products, whole_numbers):
+        monkeypatch.setattr(module, "TILE_ENTRIES", 700)
 
 
 @pytest.mark.usefixtures("small_blocks")
@@ -81,14 +84,20 @@ def test_k_out_of_range_is_refused(k: int) -> None:
         exact_search(np.zeros((1, 2), np.float32), column(np.zeros((3, 2), np.float32)), k, "l2")
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.fixture
+def int8_for_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exact, "_INT8_ENTRIES", 0)
+
+
+@pytest.mark.usefixtures("int8_for_any_size")
+@pytest.mark.parametrize("dtype", [torch.int8, torch.bfloat16, torch.float32])
 @pytest.mark.parametrize("metric", ["l2", "ip"])
 @pytest.mark.parametrize("k", [1, 10, 300])
 def test_products_in_either_precision_give_the_true_neighbors(
     dtype: torch.dtype, metric: Metric, k: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """bfloat16 has eight bits: most of these scores differ by less than it can tell."""
-    monkeypatch.setattr(products, "fastest_dtype", lambda: dtype)
+    """int8 and bfloat16 have eight bits: most of these scores differ by less than that tells."""
+    monkeypatch.setattr(exact, "fastest_dtype", lambda: dtype)
     rng = np.random.default_rng(k)
     rows = (5 + rng.standard_normal((20_000, 24)) * rng.gamma(1, 1, 24)).astype(np.float16)
     queries = rows[rng.integers(0, len(rows), 40)] + rng.normal(0, 0.1, (40, 24)).astype(np.float32)
@@ -104,13 +113,14 @@ def test_products_in_either_precision_give_the_true_neighbors(
     assert_allclose(near.scores, truth, rtol=1e-5)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.usefixtures("int8_for_any_size")
+@pytest.mark.parametrize("dtype", [torch.int8, torch.bfloat16, torch.float32])
 @pytest.mark.parametrize("metric", ["l2", "ip"])
 def test_a_state_stored_very_often_takes_no_memory_and_no_wrong_neighbor(
     dtype: torch.dtype, metric: Metric, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More entries reach the bar than are kept: such queries are searched another way."""
-    monkeypatch.setattr(products, "fastest_dtype", lambda: dtype)
+    monkeypatch.setattr(exact, "fastest_dtype", lambda: dtype)
     searched, real = [], exact._search_above
 
     def counted(*a: Any) -> Any:
@@ -148,3 +158,53 @@ def test_a_bad_guess_of_the_bar_is_corrected(monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.undo()
         assert np.array_equal(near.ids, truth.ids)
         assert np.array_equal(near.scores, truth.scores)
+
+
+@pytest.mark.usefixtures("int8_for_any_size")
+@pytest.mark.parametrize("metric", ["l2", "ip"])
+@pytest.mark.parametrize("seed", range(6))
+def test_int8_bounds_hold_for_states_of_every_kind(
+    metric: Metric, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Outliers in entries, dimensions and queries: some have no bound."""
+    monkeypatch.setattr(exact, "fastest_dtype", lambda: torch.int8)
+    rng = np.random.default_rng(seed)
+    width = int(rng.integers(3, 40))
+    rows = rng.standard_normal((6_000, width)) * rng.gamma(0.5, 2, width) + rng.normal(0, 9, width)
+    rows[rng.random(6_000) < 0.01] *= 50
+    rows[:, 0] = 3.0  # a dimension without a spread
+    stored = rows.astype(np.float16)
+    queries = stored[rng.integers(0, 6_000, 48)].astype(np.float32)
+    queries[:24] += rng.normal(0, 0.3, (24, width)).astype(np.float32)
+    queries[0] *= 100
+    wide = stored.astype(np.float64)
+    near = exact_search(queries, column(stored, 3), 20, metric)
+    for query, ids, scores in zip(queries, near.ids, near.scores, strict=True):
+        every = score_row(metric, query, np.arange(len(stored)), column(stored))
+        order = np.lexsort((np.arange(len(stored)), -every))[:20]
+        assert np.array_equal(ids, order)
+        assert np.array_equal(scores, every[order])
+    asked = whole_numbers.ask_whole(*_space_and_grid(stored, metric), queries)
+    exactly = (
+        queries @ wide.T
+        if metric == "ip"
+        else -((queries[:, None].astype(np.float64) - wide) ** 2).sum(-1)
+    )
+    bars = np.quantile(exactly, 0.9, axis=1)
+    asked.set_bars(bars)
+    reached_pairs = {
+        (int(q), int(i))
+        for pairs in asked.pairs(column(stored, 3), range(0, 6_000, reached.TILE_ENTRIES))
+        for q, i in zip(pairs.queries, pairs.ids, strict=True)
+    }
+    margin = asked.tolerance(bars, float(np.linalg.norm(wide, axis=1).max()))[:, None]
+    for query, entry in np.argwhere(exactly >= bars[:, None] + margin):
+        assert asked.unbounded[query] or (int(query), int(entry)) in reached_pairs
+
+
+def _space_and_grid(
+    stored: np.ndarray[Any, Any], metric: Metric
+) -> tuple[products.Space, whole_numbers.Grid]:
+    states = products.some_states(column(stored))
+    space = products.space_of(states, metric, torch.float32)
+    return space, whole_numbers.grid_of(space, states)

@@ -2,14 +2,14 @@
 
 N×D is never in memory. Three steps, the first fast, the others right:
 
-1. Candidates: the entries that reach a bar, by matrix products in the CPU's fastest precision
-   (products.py). The bar of each query is guessed from a sample of the entries, so that some more
-   than k reach it. For a few queries the states are scanned instead (scan.py).
+1. Candidates: the entries that may reach a bar, by matrix products in the CPU's fastest precision
+   (products.py, whole_numbers.py). The bar of each query is guessed from a sample of the entries,
+   so that some more than k reach it. For a few queries the states are scanned (scan.py).
 2. The best candidates are scored again from differences (scores.py): one definition of an exact
    score everywhere, whatever was searched and however the datastore is cut into parts.
-3. Certificate: an entry that was not scored again has a fast score below a known floor. Where the
-   k-th exact score is not above that floor by more than the fast score may be off (a bad guess,
-   duplicates, ties), the query is searched again with a lower bar.
+3. Certificate: the exact score of an entry that was not scored again is below a known floor. Where
+   the k-th exact score is not above that floor (a bad guess, duplicates, ties), the query is
+   searched again with a lower bar.
 
 So the result is the true top k of the exact scores, ties by id.
 """
@@ -22,27 +22,20 @@ from numpy.typing import NDArray
 
 from knnlm.datastore import Column
 from knnlm.ranges import check_k
-from knnlm.search.neighbors import MISSING, Neighbors, merge, top_k
-from knnlm.search.products import (
-    TILE_ENTRIES,
-    Questions,
-    Reached,
-    Space,
-    ask,
-    entries_above,
-    guess_bars,
-    space_of,
-    tiles_above,
-)
+from knnlm.search.neighbors import Neighbors, merge, top_k
+from knnlm.search.precision import fastest_dtype
+from knnlm.search.products import Space, ask, guess_bars, some_states, space_of, sum_unit
+from knnlm.search.reached import TILE_ENTRIES, Asked, Reached, entries_above
 from knnlm.search.scan import can_scan, scan, scan_above
 from knnlm.search.scores import score_entries, score_row
+from knnlm.search.whole_numbers import Grid, ask_whole, grid_of
 from knnlm.similarity import Metric, longest_state
 from knnlm.workers import on_all_cores
 
 _EXTRA_CANDIDATES = 16
 _QUERIES_AT_ONCE = 1 << 12
 _QUERIES_SEARCHED_AGAIN = 64
-_QUERIES_SCORED_AT_ONCE = 16
+_INT8_ENTRIES = 400
 _LEAST_REACHED = 256
 """At least so many entries should reach a bar: the guess of a small number would be rough."""
 _MOST_REACHED = 16
@@ -124,7 +117,7 @@ def _scanned(queries: Floats, keys: Column, k: int, metric: Metric) -> Neighbors
             size = np.sqrt(lengths * np.float32(longest_state(keys)))
         case _:
             assert_never(metric)
-    bar = edge - np.float32(_unit(keys.type.width)) * size
+    bar = edge - np.float32(sum_unit(keys.type.width)) * size
     for query in np.flatnonzero(candidates.scores[:, -1] >= bar):
         near = _nothing(1, k)
         for ids in scan_above(queries[query], keys, float(bar[query]), metric):
@@ -141,8 +134,8 @@ class _Attempt(NamedTuple):
         near: (Q, k) the nearest of the entries that reached the bar.
         certain: (Q,) whether these are the true ones.
         crowded: (Q,) whether too many entries reached the bar.
-        least: (Q,) a score that every true neighbor has even in the fast scores; -inf where fewer
-            than k entries reached the bar.
+        least: (Q,) a score that every true neighbor has; -inf where fewer than k entries reached
+            the bar.
         longest: The greatest ‖w-c‖ of all entries.
     """
 
@@ -153,105 +146,111 @@ class _Attempt(NamedTuple):
     longest: float
 
 
+class _Ways(NamedTuple):
+    """How the entries of a datastore are multiplied: in floating point, and in int8 where that is
+    fastest."""
+
+    space: Space
+    grid: Grid | None
+
+    def ask(self, queries: Floats) -> Asked:
+        """Queries made ready; their bars are still to be set."""
+        if self.grid is not None:
+            return ask_whole(self.space, self.grid, queries)
+        return ask(self.space, queries)
+
+
+def _ways(keys: Column, k: int, metric: Metric) -> _Ways:
+    """int8 finds more candidates, which have to be read and scored: that pays off where there are
+    many entries for each neighbor."""
+    states, fastest = some_states(keys), fastest_dtype()
+    if fastest != torch.int8:
+        return _Ways(space_of(states, metric, fastest), None)
+    space = space_of(states, metric, torch.float32)
+    return _Ways(space, grid_of(space, states) if len(keys) >= _INT8_ENTRIES * k else None)
+
+
 def _multiplied(queries: Floats, keys: Column, k: int, metric: Metric) -> Neighbors:
     """The three steps for many queries."""
-    space = space_of(keys, metric)
-    asked = ask(space, queries)
-    guess, lower, longest = guess_bars(space, asked, keys, max(k, _LEAST_REACHED))
-    bars = guess - _tolerance(space, asked, guess, longest)
-    near, certain, crowded, least, longest = _attempt(space, queries, bars, keys, k)
-    again = np.flatnonzero(~certain & ~crowded)
-    if can_scan(len(again), keys):
-        near.ids[again], near.scores[again] = _scanned(queries[again], keys, k, metric)
-        certain[again] = True
-    elif len(again):
-        second_bars = np.where(np.isfinite(least[again]), least[again], lower[again])
-        second = _attempt(space, queries[again], second_bars, keys, k)
+    ways = _ways(keys, k, metric)
+    guess, lower, longest = guess_bars(ways.space, queries, keys, max(k, _LEAST_REACHED))
+    near, certain, crowded, least, longest = _attempt(ways, queries, guess, longest, keys, k)
+    again = np.flatnonzero(~certain & (~crowded | (ways.grid is not None)))
+    if len(again) and not can_scan(int((~certain).sum()), keys):
+        bars = np.where(np.isfinite(least), least, np.where(crowded, guess, lower))[again]
+        floating = ways._replace(grid=None)
+        second = _attempt(floating, queries[again], bars, longest, keys, k)
         near.ids[again], near.scores[again] = second.near
         certain[again], least[again] = second.certain, second.least
     unsure = np.flatnonzero(~certain)
+    if can_scan(len(unsure), keys):
+        near.ids[unsure], near.scores[unsure] = _scanned(queries[unsure], keys, k, metric)
+        return near
     for start in range(0, len(unsure), _QUERIES_SEARCHED_AGAIN):
         part = unsure[start : start + _QUERIES_SEARCHED_AGAIN]
-        some = _search_above(space, queries[part], least[part], longest, keys, k)
+        some = _search_above(ways.space, queries[part], least[part], longest, keys, k)
         near.ids[part], near.scores[part] = some
     return near
 
 
 def _attempt(
-    space: Space,
+    ways: _Ways,
     queries: Floats,
     bars: NDArray[np.floating[Any]],
+    longest: float,
     keys: Column,
     k: int,
 ) -> _Attempt:
-    asked = ask(space, queries)
-    asked.set_bars(space, bars)
-    reached = entries_above(space, asked, keys, _MOST_REACHED * max(k, _LEAST_REACHED))
-    tolerance = _tolerance(space, asked, bars, reached.longest)
-    near, cut = _best(space, queries, reached, tolerance, keys, k)
+    """One pass. The bars are lowered by what a score may be off if no entry is longer than
+    `longest`; how long they are is known afterwards."""
+    asked = ways.ask(queries)
+    lowered = bars - asked.tolerance(bars, longest)
+    asked.set_bars(lowered)
+    reached = entries_above(asked, keys, _MOST_REACHED * max(k, _LEAST_REACHED))
+    tolerance = asked.tolerance(lowered, reached.longest)
+    reached = reached._replace(above=asked.upper(reached.above))
+    near = _best(ways.space.metric, queries, reached, lowered + tolerance, keys, k)
     edge = near.scores[:, -1].astype(np.float64)
-    certain = edge > bars + cut + tolerance
-    least = np.where(reached.crowded, bars, edge) - 2 * tolerance
+    certain = edge > lowered + tolerance
+    # entries that reach a bar in int8 only may score as much
+    crowded = lowered if ways.grid is None else np.float64(-np.inf)
+    least = np.where(reached.crowded, crowded, edge) - 2 * tolerance
     return _Attempt(near, certain, reached.crowded, least, reached.longest)
 
 
-def _tolerance(
-    space: Space, asked: Questions, bars: NDArray[np.floating[Any]], longest: float
-) -> NDArray[np.float64]:
-    """How far the fast score of an entry may be off whose exact score reaches the bar.
-
-        |q·w - q̂·ŵ| ≤ ‖q-q̂‖·‖w‖ + ‖q̂‖·‖w-ŵ‖              all around the center; ^: rounded
-
-    and, for the sums, fp32's unit × √D × the size of their terms, four times. Under L2 a state that
-    scores `bars` is no longer than ‖q‖ + √-bars, so one far outlier does not matter.
-    """
-    sums = _unit(len(space.center))
-    length, middle = asked.lengths.astype(np.float64), float(space.center.norm())
-    rounded = asked.rounded + space.rounding * (length + asked.rounded)
-    match space.metric:
-        case "l2":
-            reach = np.minimum(length + np.sqrt(np.maximum(-bars, 0)), longest)
-            return 2 * rounded * reach + sums * (length**2 + reach**2)
-        case "ip":
-            size = (length + middle) * (longest + middle)
-            return rounded * longest + 2 * sums * size
-        case _:
-            assert_never(space.metric)
-
-
 def _best(
-    space: Space,
+    metric: Metric,
     queries: Floats,
     reached: Reached,
-    tolerance: NDArray[np.float64],
+    bars: NDArray[np.float64],
     keys: Column,
     k: int,
-) -> tuple[Neighbors, NDArray[np.float64]]:
-    """Step 2: the k best candidates of each query by their exact scores, and by how much those that
-    were not scored again were above the bar at most."""
-    near, cut = _nothing(len(queries), k), np.zeros(len(queries))
+) -> Neighbors:
+    """Step 2: the k best candidates of each query by their exact scores.
+
+    A candidate's exact score is at most `bars` + `above`. The k that may be best are scored first;
+    of the others only those whose bound is not below the k-th of these scores.
+    """
+    near = _nothing(len(queries), k)
     edges = np.concatenate([[0], reached.ends])
 
-    def work(first: int) -> None:
-        block = slice(first, min(first + _QUERIES_SCORED_AT_ONCE, len(queries)))
-        counts = np.diff(edges[block.start : block.stop + 1])
-        most, pairs = int(counts.max()), slice(edges[block.start], edges[block.stop])
-        ids, above = (np.full((len(counts), most), -1, t) for t in (np.int64, np.float32))
-        own = np.arange(most) < counts[:, None]
-        ids[own], above[own] = reached.ids[pairs], reached.above[pairs]
-        if most > k:
-            # the product was rounded too, a candidate's and the k-th's
-            best = np.partition(above, most - k, axis=1)[:, most - k] * (1 - 4 * space.rounding)
-            cut[block] = np.maximum(best - 2 * tolerance[block], 0)
-            ids[above < cut[block, None]] = MISSING
-        scores = np.full(ids.shape, -np.inf, np.float32)
-        for row, query in enumerate(queries[block]):
-            kept = ids[row] >= 0
-            scores[row, kept] = score_row(space.metric, query, ids[row, kept], keys)
-        near.ids[block], near.scores[block] = top_k(ids, scores, k)
+    def work(query: int) -> None:
+        own = slice(edges[query], edges[query + 1])
+        ids, bound = reached.ids[own], bars[query] + reached.above[own]
+        first = np.argpartition(-bound, k - 1)[:k] if len(ids) > k else np.arange(len(ids))
+        scores = score_row(metric, queries[query], ids[first], keys)
+        rest = np.zeros(0, np.int64)
+        if len(ids) > k:
+            open_ = bound >= scores.min()
+            open_[first] = False
+            rest = np.flatnonzero(open_)
+        if len(rest):
+            first = np.concatenate([first, rest])
+            scores = np.concatenate([scores, score_row(metric, queries[query], ids[rest], keys)])
+        near.ids[query], near.scores[query] = top_k(ids[None, first], scores[None], k)
 
-    on_all_cores(work, range(0, len(queries), _QUERIES_SCORED_AT_ONCE))
-    return near, cut
+    on_all_cores(work, range(len(queries)))
+    return near
 
 
 def _search_above(
@@ -269,24 +268,19 @@ def _search_above(
     """
     wide = space._replace(dtype=torch.float32)
     asked, bars = ask(wide, queries), least.copy()
-    asked.set_bars(wide, bars)
+    asked.set_bars(bars)
     near = _nothing(len(queries), k)
-    for pairs in tiles_above(wide, asked, keys, range(0, len(keys), TILE_ENTRIES)):
+    for pairs in asked.pairs(keys, range(0, len(keys), TILE_ENTRIES)):
         for query in np.unique(pairs.queries).tolist():
             ids = pairs.ids[pairs.queries == query][None]
             scores = score_entries(space.metric, queries[query : query + 1], ids, keys)
             near.ids[query], near.scores[query] = merge(near.of(query), Neighbors(ids, scores), k)
         edge = near.scores[:, -1].astype(np.float64)
-        bars = np.maximum(bars, edge - _tolerance(wide, asked, edge, longest))
-        asked.set_bars(wide, bars)
+        bars = np.maximum(bars, edge - asked.tolerance(edge, longest))
+        asked.set_bars(bars)
     return near
 
 
 def _nothing(queries: int, k: int) -> Neighbors:
     """Missing neighbors."""
     return top_k(np.empty((queries, 0), np.int64), np.empty((queries, 0), np.float32), k)
-
-
-def _unit(width: int) -> float:
-    """fp32's unit × √D, four times: how far a sum of D terms may be off, in units of their size."""
-    return float(4 * 2.0**-24 * np.sqrt(width))

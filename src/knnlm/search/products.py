@@ -1,4 +1,4 @@
-"""The first pass of exact search: which entries reach a bar, by matrix products.
+"""Which entries reach a bar, by matrix products in fp32 or bfloat16.
 
     score(q, w) = a · (q-c)·(w-c) + b(w) + e(q)
 
@@ -12,9 +12,7 @@ score - bar, and an entry reaches the bar where the sign bit is clear. That need
 beyond the multiplied numbers': the matrices are in bfloat16 where this CPU multiplies it faster.
 """
 
-import functools
 import math
-import time
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, assert_never
 
@@ -23,40 +21,18 @@ import torch
 from numpy.typing import NDArray
 
 from knnlm.datastore import Column
+from knnlm.search.reached import PRODUCT, TILE_ENTRIES, Floats, Pairs, chunks
 from knnlm.similarity import Metric, as_float32
-from knnlm.workers import core_count, on_all_cores
+from knnlm.workers import on_all_cores
 
-Floats = NDArray[np.float32]
-
-TILE_ENTRIES = 1 << 11
-"""Entries that are converted at once …"""
-_PRODUCT = (1 << 11, 1 << 9)
-"""… and the queries and entries of one product, which stays in the cache until it is read."""
 _UNREACHABLE = 1e30
 """A bar that no entry reaches."""
-_CENTER_ENTRIES = 1 << 12
+CENTER_ENTRIES = 1 << 12
 _COLUMNS_MULTIPLE = 8
 _SAMPLE_LEAST = 1 << 12
 _SAMPLE_HITS = 16
 """Entries of a sample that should reach a bar: fewer, and the guess is rough."""
 _SAMPLE_SCORES = 1 << 20
-
-
-@functools.cache
-def fastest_dtype() -> torch.dtype:
-    """bfloat16 where this CPU multiplies it clearly faster than float32; measured once."""
-
-    def seconds(dtype: torch.dtype) -> float:
-        left, right = (torch.ones(256, 512, dtype=dtype) for _ in range(2))
-        times = []
-        for _ in range(6):
-            began = time.perf_counter()
-            torch.mm(left, right.T)
-            times.append(time.perf_counter() - began)
-        return min(times)
-
-    narrow, wide = torch.bfloat16, torch.float32
-    return narrow if 1.3 * seconds(narrow) < seconds(wide) else wide
 
 
 class Space(NamedTuple):
@@ -83,102 +59,162 @@ class Space(NamedTuple):
         return -(-needed // _COLUMNS_MULTIPLE) * _COLUMNS_MULTIPLE
 
 
-def space_of(keys: Column, metric: Metric) -> Space:
-    """The space of a datastore's states."""
-    rows = np.linspace(0, len(keys) - 1, min(len(keys), _CENTER_ENTRIES)).astype(np.int64)
-    center = as_float32(keys.gather(rows)).mean(axis=0, dtype=np.float64).astype(np.float32)
-    return Space(metric, torch.from_numpy(center), fastest_dtype())
+def some_states(keys: Column) -> Floats:
+    """States spread over a datastore: their mean is the center."""
+    rows = np.linspace(0, len(keys) - 1, min(len(keys), CENTER_ENTRIES)).astype(np.int64)
+    return as_float32(keys.gather(rows))
+
+
+def space_of(states: Floats, metric: Metric, dtype: torch.dtype) -> Space:
+    """The space around the mean of some states."""
+    center = states.mean(axis=0, dtype=np.float64).astype(np.float32)
+    return Space(metric, torch.from_numpy(center), dtype)
 
 
 class Questions(NamedTuple):
-    """Queries as a matrix.
+    """Queries as a matrix, and their bars.
 
     Attributes:
+        space: How they are multiplied.
         matrix: (Q, columns).
         constant: (Q,) e(q).
         lengths: (Q,) ‖q-c‖.
         rounded: (Q,) ‖(q-c) - its rounding‖.
     """
 
+    space: Space
     matrix: torch.Tensor
     constant: Floats
     lengths: Floats
     rounded: Floats
 
-    def set_bars(self, space: Space, bars: NDArray[np.floating[Any]]) -> None:
+    def __len__(self) -> int:
+        return len(self.matrix)
+
+    @property
+    def unbounded(self) -> NDArray[np.bool_]:
+        """None: rounding has a bound everywhere."""
+        return np.zeros(len(self.matrix), bool)
+
+    def set_bars(self, bars: NDArray[np.floating[Any]]) -> None:
         """Ask for the entries whose score is `bars` or more."""
-        width, terms = len(space.center), space.terms
+        width, terms = len(self.space.center), self.space.terms
         values = torch.from_numpy((self.constant - bars).astype(np.float32))
         _write_numbers(self.matrix[:, width + terms : width + 2 * terms], values)
 
-    def withdraw(self, space: Space, rows: NDArray[np.int64]) -> None:
+    def withdraw(self, rows: NDArray[np.int64]) -> None:
         """Ask for nothing in these rows."""
         if len(rows):
-            self.matrix[rows, len(space.center) + space.terms] = -_UNREACHABLE
+            self.matrix[rows, len(self.space.center) + self.space.terms] = -_UNREACHABLE
+
+    def tolerance(self, bars: NDArray[np.floating[Any]], longest: float) -> NDArray[np.float64]:
+        """How far the score of an entry may be off whose exact score reaches the bar.
+
+            |q·w - q̂·ŵ| ≤ ‖q-q̂‖·‖w‖ + ‖q̂‖·‖w-ŵ‖              all around the center; ^: rounded
+
+        and what the sums may be off. Under L2 a state that scores `bars` is no longer than
+        ‖q‖ + √-bars, so one far outlier does not matter.
+        """
+        length = self.lengths.astype(np.float64)
+        rounded = self.rounded + self.space.rounding * (length + self.rounded)
+        sums = sum_tolerance(self.space, length, bars, longest)
+        match self.space.metric:
+            case "l2":
+                return 2 * rounded * reach(length, bars, longest) + sums
+            case "ip":
+                return rounded * longest + sums
+            case _:
+                assert_never(self.space.metric)
+
+    def upper(self, above: Floats) -> Floats:
+        """`above` was rounded as the product is."""
+        return above * np.float32(1 + 4 * self.space.rounding)
+
+    def pairs(self, keys: Column, starts: Iterable[int]) -> Iterator[Pairs]:
+        """Pairs of the tiles that begin at `starts`, one product after the other."""
+        buffers = _buffers(self.space, min(TILE_ENTRIES, len(keys)))
+        for start in starts:
+            states = keys.read(start, start + TILE_ENTRIES)
+            tile, longest = _tile(self.space, states, buffers)
+            for rows, columns in chunks(len(self.matrix), len(tile)):
+                some, piece = self.matrix[rows], tile[columns]
+                product = buffers.product[: len(some) * len(piece)]
+                torch.mm(some, piece.T, out=product.view(len(some), len(piece)))
+                hits = np.flatnonzero(_signed(product) >= 0)
+                queries, ids = np.divmod(hits, len(piece))
+                above = product[torch.from_numpy(hits)].float().numpy()
+                yield Pairs(queries + rows.start, ids + (start + columns.start), above, longest)
 
 
 def ask(space: Space, queries: Floats) -> Questions:
     """The matrix of some queries; their bars are still to be set."""
     width, terms = len(space.center), space.terms
     matrix = torch.zeros(len(queries), space.columns, dtype=space.dtype)
-    asked = torch.from_numpy(queries)
-    centered = asked - space.center
+    centered, constant, lengths = around_center(space, queries)
     matrix[:, :width] = centered
     rounded = torch.linalg.vector_norm(centered - matrix[:, :width], dim=1)
+    if space.metric == "l2":
+        matrix[:, :width] *= 2
+    matrix[:, width : width + terms] = 1
+    return Questions(space, matrix, constant, lengths, rounded.numpy())
+
+
+def around_center(space: Space, queries: Floats) -> tuple[torch.Tensor, Floats, Floats]:
+    """q-c, e(q) and ‖q-c‖ of some queries."""
+    asked = torch.from_numpy(queries)
+    centered = asked - space.center
     lengths = torch.linalg.vector_norm(centered, dim=1)
     match space.metric:
         case "l2":
-            matrix[:, :width] *= 2
             constant = -lengths.square()
         case "ip":
             constant = asked @ space.center
         case _:
             assert_never(space.metric)
-    matrix[:, width : width + terms] = 1
-    return Questions(matrix, constant.numpy(), lengths.numpy(), rounded.numpy())
+    return centered, constant.numpy(), lengths.numpy()
 
 
-class Reached(NamedTuple):
-    """Pairs of a query and an entry that reaches its bar, sorted by query.
-
-    Attributes:
-        ends: (Q,) where the pairs of each query end.
-        ids: (P,) the entries.
-        above: (P,) score - bar, rounded as the product is.
-        crowded: (Q,) queries that too many entries reached; they have no pairs.
-        longest: The greatest ‖w-c‖ of all entries.
-    """
-
-    ends: NDArray[np.int64]
-    ids: NDArray[np.int64]
-    above: Floats
-    crowded: NDArray[np.bool_]
-    longest: float
+def reach(
+    lengths: NDArray[np.float64], bars: NDArray[np.floating[Any]], longest: float
+) -> NDArray[np.float64]:
+    """The greatest ‖w-c‖ of a state whose L2 score reaches a query's bar."""
+    return np.minimum(lengths + np.sqrt(np.maximum(-bars, 0)), longest)
 
 
-class _Pairs(NamedTuple):
-    """Pairs of one tile."""
+def sum_tolerance(
+    space: Space, lengths: NDArray[np.float64], bars: NDArray[np.floating[Any]], longest: float
+) -> NDArray[np.float64]:
+    """How far sums in fp32 may be off: fp32's unit × √D × the size of their terms, four times."""
+    sums = sum_unit(len(space.center))
+    match space.metric:
+        case "l2":
+            return sums * (lengths**2 + reach(lengths, bars, longest) ** 2)
+        case "ip":
+            middle = float(space.center.norm())
+            return 2 * sums * (lengths + middle) * (longest + middle)
+        case _:
+            assert_never(space.metric)
 
-    queries: NDArray[np.integer[Any]]
-    ids: NDArray[np.int64]
-    above: Floats
-    longest: float
+
+def sum_unit(width: int) -> float:
+    """fp32's unit × √D, four times: how far a sum of D terms may be off, in units of their size."""
+    return float(4 * 2.0**-24 * np.sqrt(width))
 
 
 def guess_bars(
-    space: Space, asked: Questions, keys: Column, count: int
+    space: Space, queries: Floats, keys: Column, count: int
 ) -> tuple[Floats, Floats, float]:
     """Bars that somewhat more than `count` entries should reach, lower ones to be safe, and the
     greatest ‖w-c‖ of a sample.
 
     Where a share of the entries reaches the bar, about that share of a random sample does; the rank
-    in the sample is three standard deviations beyond it. The bars of `asked` change.
+    in the sample is three standard deviations beyond it.
     """
     sample = min(len(keys), max(_SAMPLE_LEAST, _SAMPLE_HITS * len(keys) // count))
     ids = np.random.default_rng(0).choice(len(keys), sample, replace=False, shuffle=False)
-    buffers = _buffers(space, sample)
-    tile, longest = _tile(space, keys.gather(np.sort(ids)), buffers)
-    asked.set_bars(space, np.zeros(len(asked.constant)))
+    tile, longest = _tile(space, keys.gather(np.sort(ids)), _buffers(space, sample))
+    asked = ask(space, queries)
+    asked.set_bars(np.zeros(len(queries)))
     hits = count * sample / len(keys)
     ranks = [min(sample, round(times * (hits + 3 * hits**0.5 + 1))) for times in (1, 4)]
     at_once = max(1, _SAMPLE_SCORES // sample)
@@ -188,62 +224,8 @@ def guess_bars(
         ordered = np.partition(scores, [sample - rank for rank in ranks], axis=1)
         return ordered[:, [sample - rank for rank in ranks]]
 
-    bars = np.concatenate(on_all_cores(work, range(0, len(asked.matrix), at_once)))
+    bars = np.concatenate(on_all_cores(work, range(0, len(queries), at_once)))
     return bars[:, 0], bars[:, 1], longest
-
-
-def entries_above(space: Space, asked: Questions, keys: Column, most: int) -> Reached:
-    """All entries that reach the bars of the queries.
-
-    Args:
-        space: How states are multiplied.
-        asked: At most 65,536 queries with their bars; bars of crowded queries change.
-        keys: The stored states.
-        most: A query that more entries reach is crowded: its pairs are dropped, so that a million
-            equal states take no memory.
-    """
-    count = np.zeros(len(asked.matrix), np.int64)
-    starts = iter(range(0, len(keys), TILE_ENTRIES))  # each thread takes the next one
-
-    def work(_: int) -> list[_Pairs]:
-        pairs = []
-        for each in tiles_above(space, asked, keys, starts):
-            count[:] += np.bincount(each.queries, minlength=len(count))
-            if len(each.queries) and count.max() > most:
-                asked.withdraw(space, np.flatnonzero(count > most))
-            pairs.append(each._replace(queries=each.queries.astype(np.uint16)))
-        return pairs
-
-    pairs = [each for some in on_all_cores(work, range(core_count())) for each in some]
-    crowded = count > most
-    queries = np.concatenate([each.queries for each in pairs])
-    order = np.argsort(queries, kind="stable")  # a radix sort: numbers of queries have 16 bits
-    if crowded.any():
-        order = order[~crowded[queries[order]]]
-    ids = np.concatenate([each.ids for each in pairs])[order]
-    above = np.concatenate([each.above for each in pairs])[order]
-    ends = np.cumsum(np.where(crowded, 0, count))
-    return Reached(ends, ids, above, crowded, max(each.longest for each in pairs))
-
-
-def tiles_above(
-    space: Space, asked: Questions, keys: Column, starts: Iterable[int]
-) -> Iterator[_Pairs]:
-    """The same for tiles that begin at `starts`, one after the other."""
-    queries, entries = _PRODUCT
-    buffers = _buffers(space, min(TILE_ENTRIES, len(keys)))
-    for start in starts:
-        tile, longest = _tile(space, keys.read(start, start + TILE_ENTRIES), buffers)
-        for row in range(0, len(asked.matrix), queries):
-            some = asked.matrix[row : row + queries]
-            for column in range(0, len(tile), entries):
-                piece = tile[column : column + entries]
-                product = buffers.product[: len(some) * len(piece)]
-                torch.mm(some, piece.T, out=product.view(len(some), len(piece)))
-                hits = np.flatnonzero(_signed(product) >= 0)
-                rows, columns = np.divmod(hits, len(piece))
-                above = product[torch.from_numpy(hits)].float().numpy()
-                yield _Pairs(rows + row, columns + (start + column), above, longest)
 
 
 class _Buffers(NamedTuple):
@@ -258,14 +240,25 @@ def _buffers(space: Space, entries: int) -> _Buffers:
     width, terms = len(space.center), space.terms
     matrix = torch.zeros(entries, space.columns, dtype=space.dtype)
     matrix[:, width + terms : width + 2 * terms] = 1
-    product = torch.empty(math.prod(_PRODUCT), dtype=space.dtype)
+    product = torch.empty(math.prod(PRODUCT), dtype=space.dtype)
     return _Buffers(torch.empty(entries, width), matrix, product)
 
 
 def _tile(space: Space, states: NDArray[Any], buffers: _Buffers) -> tuple[torch.Tensor, float]:
     """Entries as a matrix, and the greatest ‖w-c‖ among them."""
     width, terms = len(space.center), space.terms
-    centered, matrix = buffers.states[: len(states)], buffers.matrix[: len(states)]
+    matrix = buffers.matrix[: len(states)]
+    centered, b, lengths = centered_states(space, states, buffers.states)
+    matrix[:, :width] = centered
+    _write_numbers(matrix[:, width : width + terms], b)
+    return matrix, float(lengths.max())
+
+
+def centered_states(
+    space: Space, states: NDArray[Any], memory: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """w-c, b(w) and ‖w-c‖ of some stored states; w-c is written into `memory`."""
+    centered = memory[: len(states)]
     centered.copy_(torch.from_numpy(states))
     centered -= space.center
     lengths = torch.linalg.vector_norm(centered, dim=1)
@@ -276,9 +269,7 @@ def _tile(space: Space, states: NDArray[Any], buffers: _Buffers) -> tuple[torch.
             b = centered @ space.center
         case _:
             assert_never(space.metric)
-    matrix[:, :width] = centered
-    _write_numbers(matrix[:, width : width + terms], b)
-    return matrix, float(lengths.max())
+    return centered, b, lengths
 
 
 def _write_numbers(columns: torch.Tensor, values: torch.Tensor) -> None:
