@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 OUT ?= demo
 
-.PHONY: demo test unit lint format docs bench clean
+.PHONY: demo test unit instruction-sets lint format docs bench clean
 
 demo: $(STAMP)
 	$(BIN)/knnlm demo --out $(OUT)
@@ -19,6 +19,15 @@ test: $(STAMP)
 # Without the tests that train, build, run commands or kill processes: under a minute.
 unit: $(STAMP)
 	$(PYTEST) -m "not pipeline" $(ARGS)
+
+# The numeric tests where the processor is wider (make test) and where libraries are held to AVX2, and for each type of
+# number that exact search multiplies. x86 only.
+NARROW := ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2 FAISS_SIMD_LEVEL=AVX2 OPENBLAS_CORETYPE=Haswell NPY_DISABLE_CPU_FEATURES="X86_V4 AVX512_ICL AVX512_SPR"
+PRODUCTS := float32
+NUMERIC := tests/search tests/components tests/evaluation
+
+instruction-sets: $(STAMP)
+	for products in $(PRODUCTS); do KNNLM_PRODUCTS=$$products $(NARROW) $(PYTEST) -m "not pipeline" $(NUMERIC) || exit 1; done
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -28,7 +28,7 @@ from knnlm.api import KNNLM, Datastore
 from knnlm.api.evaluation_texts import own_text
 from knnlm.datastore import build_entries
 from knnlm.datastore.entries import Entries
-from knnlm.hidden_states.forward import BATCH_TOKENS
+from knnlm.hidden_states.forward import SHARED_BATCH_TOKENS
 from knnlm.models.load import LanguageModel
 from knnlm.text.portions import Excerpts
 from knnlm.text.tokenizer import encode_documents, encode_prompt
@@ -71,7 +71,7 @@ def building(lm: LanguageModel, store: Entries, text: Excerpts, repeats: int) ->
         for w in cut_windows(len(e.tokens), **shape)
     ]
     pieces.sort(key=len, reverse=True)
-    size = BATCH_TOKENS // shape["window"]
+    size = SHARED_BATCH_TOKENS // shape["window"]
     groups = [
         torch.nn.utils.rnn.pad_sequence(pieces[i : i + size], True)
         for i in range(0, len(pieces), size)

@@ -37,6 +37,29 @@ def on_all_cores(work: Callable[[Piece], Result], pieces: Sequence[Piece]) -> li
     return results
 
 
+def begin_on_all_cores(
+    work: Callable[[Piece], Result], pieces: Sequence[Piece]
+) -> Callable[[], list[Result]]:
+    """Start work on all pieces, after what was started before.
+
+    Returns:
+        Waits for the results and returns them in the order of the pieces. An exception of one piece
+        is raised there, and pieces that nobody has started then are left out; so they are where
+        waiting is interrupted.
+    """
+    pool = _one_core_each(os.getpid(), core_count())
+    begun = [pool.submit(work, piece) for piece in pieces]
+
+    def wait() -> list[Result]:
+        try:
+            return [each.result() for each in begun]
+        finally:
+            for each in begun:
+                each.cancel()
+
+    return wait
+
+
 @functools.cache
 def _one_core_each(process: int, count: int) -> ThreadPoolExecutor:
     """Threads in each of which PyTorch uses one core. They are kept: to start them takes as long as

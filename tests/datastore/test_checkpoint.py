@@ -13,7 +13,7 @@ from knnlm.datastore.npy import NpyWriter
 from knnlm.datastore.table import CHECKPOINT
 from knnlm.errors import KnnlmError
 from knnlm.files import read_json, write_json
-from knnlm.hidden_states import compute_entries
+from knnlm.hidden_states import begin_entries
 from knnlm.models.load import LanguageModel
 from knnlm.text.documents import Document
 
@@ -32,15 +32,20 @@ class Groups:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.left, self.rows = 10**9, 0
-        monkeypatch.setattr("knnlm.datastore.build.compute_entries", self)
+        monkeypatch.setattr("knnlm.datastore.build.begin_entries", self)
 
     def __call__(self, *args: Any) -> Any:
-        if self.left == 0:
-            raise KeyboardInterrupt
-        self.left -= 1
-        computed = compute_entries(*args)
-        self.rows += len(computed["target"])
-        return computed
+        begun = begin_entries(*args)
+
+        def finish() -> Any:
+            if self.left == 0:
+                raise KeyboardInterrupt
+            self.left -= 1
+            computed = begun()
+            self.rows += len(computed["target"])
+            return computed
+
+        return finish
 
 
 @pytest.fixture

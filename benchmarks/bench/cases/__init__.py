@@ -2,6 +2,6 @@
 
 from types import ModuleType
 
-from bench.cases import exact
+from bench.cases import building, exact
 
-CASES: dict[str, ModuleType] = {"exact": exact}
+CASES: dict[str, ModuleType] = {"exact": exact, "building": building}

@@ -3,17 +3,19 @@
 The stream of windows is cut into groups of about GROUP_TOKENS, and a part ends where a group does.
 Both depend on the text alone, so a resumed build runs the same groups and writes the same bytes. It
 skips what was committed, and what a checkpoint kept, after comparing tokens and positions with the
-text. A checkpoint is made every CHECKPOINT_SECONDS and when a build is interrupted."""
+text. A checkpoint is made every CHECKPOINT_SECONDS and when a build is interrupted.
+
+While the model runs a group, the text of the next one is tokenized and the entries of the one
+before are written."""
 
 import contextlib
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import xxhash
 
 from knnlm.datastore.entries import (
     DOCUMENTS,
@@ -26,14 +28,15 @@ from knnlm.datastore.entries import (
 from knnlm.datastore.estimate import estimate_build
 from knnlm.datastore.table import CHECKPOINT, MANIFEST, ColumnType, Table, open_table
 from knnlm.datastore.table_writer import OtherTable, TableWriter
+from knnlm.datastore.window_groups import WindowGroup, WindowGroups
 from knnlm.errors import KnnlmError
 from knnlm.files import canonical, write_lock
 from knnlm.hidden_states import (
     AttLocation,
     StateReader,
     TokenWindow,
+    begin_entries,
     checked_keys,
-    compute_entries,
     default_keys,
     token_columns,
 )
@@ -44,9 +47,6 @@ from knnlm.text import (
     HubSplit,
     Source,
     check_window,
-    cut_windows,
-    encode_documents,
-    group_by_size,
 )
 
 GROUP_TOKENS = 1 << 14
@@ -240,8 +240,9 @@ class _Build:
         self.lm, self.reader, self.writer, self.options = lm, reader, writer, options
         self.begun_documents: list[DocumentInfo] = []  # since the last commit
         self.metadata: list[dict[str, Any]] = []  # of the same documents
-        self.documents = self.words = self.entries = 0  # so far
-        self.contents: set[int] = set()  # a hash of each document's tokens
+        self.entries = 0  # written or compared so far
+        self.windows = WindowGroups(lm, options.window, options.stride)
+        self.checkpointed = time.monotonic()
 
     def run(self, text: Source) -> None:
         try:
@@ -261,47 +262,51 @@ class _Build:
         """Compare the first `kept` entries with the text, compute and write the others."""
         options, committed = self.options, self.writer.rows
         stored = open_table(self.writer.path, ENTRIES_KIND, unfinished=True) if committed else None
-        checkpointed = time.monotonic()
         with ProgressBar(
             "read" if options.logprobs else "build", None, "tokens", start=kept
         ) as meter:
-            windows = self._token_windows(text)
-            for group in group_by_size(windows, lambda w: len(w.tokens), GROUP_TOKENS):
-                count = sum(w.window.scored for w in group)
-                if self.entries < kept:
-                    self._compare(stored if self.entries < committed else None, committed, group)
-                else:
-                    self.writer.append(
-                        compute_entries(self.reader, group, options.dtype, options.logprobs)
-                    )
-                    meter.advance(count)
-                self.entries += count
-                if self.entries == committed:
-                    self.begun_documents.clear()
-                    self.metadata.clear()
-                elif self.entries >= kept and self.writer.pending >= options.part_rows:
-                    self._commit()
-                if time.monotonic() - checkpointed > CHECKPOINT_SECONDS:
-                    self.writer.checkpoint()
-                    checkpointed = time.monotonic()
 
-    def _token_windows(self, text: Source) -> Iterator[TokenWindow]:
-        limit = self.lm.vocab_size
-        for number, encoded in enumerate(encode_documents(self.lm.tokenizer, text)):
-            tokens = encoded.tokens
-            if int(tokens.max()) >= limit:
-                raise KnnlmError(
-                    f"document {encoded.name} has token {int(tokens.max())} but the model predicts "
-                    f"only {limit}: use the tokenizer that the model was trained with"
-                )
-            self.documents, self.words = number + 1, self.words + encoded.words
-            self.contents.add(xxhash.xxh3_64_intdigest(tokens.tobytes()))
-            self.begun_documents.append(
-                DocumentInfo(encoded.name, len(tokens), encoded.words, int(tokens[0]))
-            )
-            self.metadata.append(dict(encoded.meta))
-            for w in cut_windows(len(tokens), self.options.window, self.options.stride):
-                yield TokenWindow(number, w, tokens[w.start : w.stop + 1])
+            def write(group: WindowGroup, computed: Callable[[], Mapping[str, Any]]) -> None:
+                self.writer.append(computed())
+                meter.advance(group.entries)
+                self._pass(group)
+                if self.writer.pending >= options.part_rows:
+                    self._commit()
+                self._checkpoint_if_due()
+
+            running: tuple[WindowGroup, Callable[[], Mapping[str, Any]]] | None = None
+            read = self.entries  # entries of the groups so far
+            for group in self.windows.groups(text, GROUP_TOKENS):
+                if read < kept:
+                    self._compare(stored if read < committed else None, committed, group.windows)
+                    self._pass(group)
+                    if self.entries == committed:
+                        self.begun_documents.clear()
+                        self.metadata.clear()
+                    elif self.entries >= kept and self.writer.pending >= options.part_rows:
+                        self._commit()
+                    self._checkpoint_if_due()
+                else:
+                    begun = begin_entries(
+                        self.reader, group.windows, options.dtype, options.logprobs
+                    )
+                    if running is not None:
+                        write(*running)
+                    running = group, begun
+                read += group.entries
+            if running is not None:
+                write(*running)
+
+    def _pass(self, group: WindowGroup) -> None:
+        """Count a group whose entries are in the table."""
+        self.entries += group.entries
+        self.begun_documents += group.documents
+        self.metadata += group.metadata
+
+    def _checkpoint_if_due(self) -> None:
+        if time.monotonic() - self.checkpointed > CHECKPOINT_SECONDS:
+            self.writer.checkpoint()
+            self.checkpointed = time.monotonic()
 
     def _compare(self, stored: Table | None, committed: int, group: list[TokenWindow]) -> None:
         """Refuse a text that differs from the one whose entries are kept.
@@ -336,13 +341,15 @@ class _Build:
                 f"the text is shorter than the one {self.writer.path} was begun with: choose "
                 "another `path`"
             )
-        if copies := self.documents - len(self.contents):
-            log.warning(f"note: {copies:,} of {self.documents:,} documents are copies of others")
+        if copies := self.windows.documents - len(self.windows.contents):
+            log.warning(
+                f"note: {copies:,} of {self.windows.documents:,} documents are copies of others"
+            )
         self._commit()
         self.writer.finish(
             {
-                "words": self.words,
-                "documents": self.documents,
+                "words": self.windows.words,
+                "documents": self.windows.documents,
                 "model_source": self.lm.source,
                 "adapter": self.lm.adapter,
                 **({} if self.options.text_name is None else {"text": self.options.text_name}),

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from knnlm.datastore.table import ColumnType
-from knnlm.hidden_states import BATCH_TOKENS, StateReader, TokenWindow, compute_entries
+from knnlm.hidden_states import StateReader, TokenWindow, compute_entries, tokens_at_once
 from knnlm.models import LanguageModel
 from knnlm.progress import counted
 from knnlm.text import Document, Source, Window, encode_documents
@@ -119,7 +119,7 @@ def _tokens_per_second(
     faster for each token, and a large model need not run one to be measured.
     """
     length = min(window, len(stream) - 1)
-    most = max(1, BATCH_TOKENS // length)
+    most = max(1, tokens_at_once(reader) // length)
     tokens = np.resize(stream, most * (length + 1)).reshape(most, length + 1)
     batch = [TokenWindow(0, Window(0, length, 1), row.astype(np.int32)) for row in tokens]
     compute_entries(reader, batch[:1], dtype, logprobs)  # warms it up

@@ -4,8 +4,10 @@ from .families import FAMILIES as FAMILIES
 from .families import Family as Family
 from .forward import BATCH_TOKENS as BATCH_TOKENS
 from .forward import TokenWindow as TokenWindow
+from .forward import begin_entries as begin_entries
 from .forward import compute_entries as compute_entries
 from .forward import token_columns as token_columns
+from .forward import tokens_at_once as tokens_at_once
 from .keys import KEYS as KEYS
 from .keys import checked_keys as checked_keys
 from .output_head import logit_blocks as logit_blocks

@@ -1,9 +1,14 @@
 """Windows of tokens → entries: the model's pass over a group of windows.
 
-The windows of a group run sorted by length, so that little is padded, and come out in the order
-they were given. Padding is on the right, where a causal model cannot see it."""
+The windows of a group run in batches of similar length, so that little is padded, and come out in
+the order they were given. Padding is on the right, where a causal model cannot see it.
 
-from collections.abc import Mapping, Sequence
+On a CPU each core runs a batch of its own: one product on all cores waits for the slowest of them,
+and small batches stay in the cache. What a batch holds depends on the windows alone, not on the
+number of cores. A large model would keep as many batches in memory as there are cores, and could
+not be interrupted soon, so all cores share each of its batches."""
+
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,9 +18,21 @@ from numpy.typing import NDArray
 from knnlm.errors import KnnlmError
 from knnlm.hidden_states.output_head import target_logprobs
 from knnlm.hidden_states.reader import StateReader
+from knnlm.ranges import DTYPES
 from knnlm.text import Window
+from knnlm.workers import begin_on_all_cores, core_count
 
-BATCH_TOKENS = 4096
+BATCH_TOKENS = 1 << 11
+"""Of a batch that one core runs, with padding …"""
+SHARED_BATCH_TOKENS = 1 << 12
+"""… and of one that all cores or a GPU run."""
+_SMALL_MODEL = 1 << 28
+"""Parameters of a model that each core runs by itself, at most."""
+_CHANGING_POSITIONS = ("dynamic", "longrope")
+"""Rotary embeddings that change the model while it runs, so that threads would disturb each
+other."""
+
+Columns = dict[str, NDArray[Any]]
 
 
 class TokenWindow(NamedTuple):
@@ -47,7 +64,7 @@ def compute_entries(
     windows: Sequence[TokenWindow],
     dtype: str,
     logprobs: Mapping[str, float],
-) -> dict[str, NDArray[Any]]:
+) -> Columns:
     """Run the model over windows: one entry for each target that they score, in order.
 
     Args:
@@ -63,23 +80,66 @@ def compute_entries(
     Raises:
         KnnlmError: A value is not finite in `dtype`.
     """
+    return begin_entries(reader, windows, dtype, logprobs)()
+
+
+def begin_entries(
+    reader: StateReader,
+    windows: Sequence[TokenWindow],
+    dtype: str,
+    logprobs: Mapping[str, float],
+) -> Callable[[], Columns]:
+    """Start what `compute_entries` does, where cores run batches by themselves.
+
+    Several groups may be started; they run one after the other without a pause between them.
+
+    Returns:
+        Waits for the columns. Interrupted there, it ends no later than the batches that run.
+    """
     starts = np.cumsum([0] + [w.window.scored for w in windows])
-    columns: dict[str, NDArray[Any]] = {}
-    for batch in _batches(windows):
-        rows = np.concatenate([np.arange(starts[i], starts[i + 1]) for i in batch])
-        outputs = _compute_batch(reader, [windows[i] for i in batch], dtype, logprobs)
-        for name, values in outputs.items():
-            if name not in columns:
-                columns[name] = np.empty(
-                    (starts[-1], *values.shape[1:]), values.dtype.newbyteorder("<")
+    columns: Columns = {
+        key: np.empty((starts[-1], width), np.dtype(DTYPES[dtype]).newbyteorder("="))
+        for key, width in reader.widths().items()
+    } | {name: np.empty(starts[-1], np.float32) for name in logprobs}
+
+    def run(batch: list[int]) -> None:
+        rows = [slice(starts[i], starts[i + 1]) for i in batch]
+        _run_batch(reader, [windows[i] for i in batch], logprobs, columns, rows)
+
+    def run_shared() -> None:
+        for batch in _batches(windows, SHARED_BATCH_TOKENS):
+            run(batch)
+
+    wait: Callable[[], object] = run_shared
+    if _one_core_each(reader):
+        wait = begin_on_all_cores(run, _batches(windows, BATCH_TOKENS))
+
+    def finish() -> Columns:
+        wait()
+        for name, values in columns.items():
+            if not _all_finite(values):
+                raise KnnlmError(
+                    f"some {name} values do not fit {values.dtype}: {_remedy(values.dtype)}"
                 )
-            columns[name][rows] = values
-    for name, values in columns.items():
-        if not np.isfinite(values).all():
-            raise KnnlmError(
-                f"some {name} values do not fit {values.dtype}: {_remedy(values.dtype)}"
-            )
-    return {**columns, **token_columns(windows)}
+        return {**columns, **token_columns(windows)}
+
+    return finish
+
+
+def tokens_at_once(reader: StateReader) -> int:
+    """About how many tokens keep the machine busy."""
+    return core_count() * BATCH_TOKENS if _one_core_each(reader) else SHARED_BATCH_TOKENS
+
+
+def _one_core_each(reader: StateReader) -> bool:
+    """Whether each core runs a batch of its own."""
+    model = reader.model
+    rotary = str(getattr(model.config.get_text_config(), "rope_parameters", None))
+    return (
+        reader.device.type == "cpu"
+        and sum(p.numel() for p in model.base_model.parameters()) <= _SMALL_MODEL
+        and not any(kind in rotary for kind in _CHANGING_POSITIONS)
+    )
 
 
 def token_columns(windows: Sequence[TokenWindow]) -> dict[str, NDArray[np.int32]]:
@@ -101,14 +161,21 @@ def _remedy(dtype: np.dtype[Any]) -> str:
     return "the model is broken, use another"
 
 
-def _batches(windows: Sequence[TokenWindow]) -> list[list[int]]:
-    """Indices of windows that run together: of similar length, at most BATCH_TOKENS with
+def _all_finite(values: NDArray[Any]) -> bool:
+    if values.dtype != np.float16:
+        return bool(np.isfinite(values).all())
+    # of a number that is not finite, all bits of the exponent are set; NumPy's test of fp16 is slow
+    return not len(values) or bool((values.view(np.uint16) & 0x7C00).max() < 0x7C00)
+
+
+def _batches(windows: Sequence[TokenWindow], most: int) -> list[list[int]]:
+    """Indices of windows that run together: of similar length, at most `most` tokens with
     padding."""
     longest_first = sorted(range(len(windows)), key=lambda i: -len(windows[i].tokens))
     batches: list[list[int]] = []
     for i in longest_first:
         longest = len(windows[batches[-1][0]].tokens) if batches else 0
-        if batches and longest * (len(batches[-1]) + 1) <= BATCH_TOKENS:
+        if batches and longest * (len(batches[-1]) + 1) <= most:
             batches[-1].append(i)
         else:
             batches.append([i])
@@ -116,32 +183,36 @@ def _batches(windows: Sequence[TokenWindow]) -> list[list[int]]:
 
 
 @torch.inference_mode()
-def _compute_batch(
+def _run_batch(
     reader: StateReader,
     windows: Sequence[TokenWindow],
-    dtype: str,
     logprobs: Mapping[str, float],
-) -> dict[str, NDArray[Any]]:
-    """The model's columns for one padded batch, window after window."""
+    columns: Columns,
+    rows: Sequence[slice],
+) -> None:
+    """Run one padded batch, and write its columns to the rows of each window."""
     longest = max(len(w.tokens) for w in windows) - 1
     ids = np.zeros((len(windows), longest), np.int64)
-    is_scored = np.zeros((len(windows), longest), bool)
     for i, w in enumerate(windows):
         ids[i, : len(w.tokens) - 1] = w.tokens[:-1]
-        is_scored[i, w.already_scored : len(w.tokens) - 1] = True
     states = reader.read(torch.from_numpy(ids).to(reader.device))
-    scored = torch.from_numpy(is_scored).to(reader.device)
-    torch_dtype = getattr(torch, dtype)
-    columns: dict[str, NDArray[Any]] = {
-        key: states.of(key)[scored].to(torch_dtype).cpu().numpy() for key in reader.keys
-    }
+    scored = [(i, slice(w.already_scored, len(w.tokens) - 1)) for i, w in enumerate(windows)]
+    for key in reader.keys:
+        column = columns[key]
+        stored = states.of(key).to(getattr(torch, column.dtype.name)).cpu().numpy()
+        for each, row in zip(scored, rows, strict=True):
+            column[row] = stored[each]
     if logprobs:
+        ffn = torch.cat([states.ffn[each] for each in scored])
         targets = torch.from_numpy(np.concatenate([w.targets for w in windows]).astype(np.int64))
         logs = target_logprobs(
-            reader.model,
-            states.ffn[scored],
-            targets.to(reader.device),
-            list(logprobs.values()),
+            reader.model, ffn, targets.to(reader.device), list(logprobs.values())
         )
-        columns |= dict(zip(logprobs, logs.cpu().numpy(), strict=True))
-    return columns
+        for name, values in zip(logprobs, logs.cpu().numpy(), strict=True):
+            for row, some in zip(rows, np.split(values, _ends(rows)), strict=True):
+                columns[name][row] = some
+
+
+def _ends(rows: Sequence[slice]) -> NDArray[np.int64]:
+    """Where the rows of each window but the last end in those of the batch."""
+    return np.cumsum([row.stop - row.start for row in rows])[:-1]

@@ -116,6 +116,7 @@ class StateReader:
         self.att_location: AttLocation | None = None
         if "att" in self.keys:
             self.att_location = replace_att or locate_att(model, att_module)
+        self._widths: dict[str, int] | None = None  # until somebody asks
         self._handles = self._attach()
         try:
             self._needs_head = not base_model_outputs_ffn(self)
@@ -191,9 +192,11 @@ class StateReader:
 
     def widths(self) -> dict[str, int]:
         """The width D of each key."""
-        with torch.inference_mode():
-            states = self.read(probe_tokens(self))
-        return {key: states.of(key).shape[-1] for key in self.keys}
+        if self._widths is None:
+            with torch.inference_mode():
+                states = self.read(probe_tokens(self))
+            self._widths = {key: states.of(key).shape[-1] for key in self.keys}
+        return self._widths
 
     def describe(self) -> dict[str, str]:
         """Which vector each key is, in one line, for the record."""
