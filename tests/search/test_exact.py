@@ -14,9 +14,13 @@ import knnlm.search.reached as reached
 import knnlm.search.whole_numbers as whole_numbers
 from knnlm.errors import UsageError
 from knnlm.search.exact import exact_search
+from knnlm.search.precision import fastest_dtype, int8_products_are_right
 from knnlm.search.scores import score_row
 from knnlm.similarity import Metric
 from tests.arrays import column
+
+# where int8 products are wrong (no instructions for them), they are never used
+DTYPES = [torch.float32, torch.bfloat16, *([torch.int8] if int8_products_are_right() else [])]
 
 
 @pytest.fixture
@@ -90,7 +94,7 @@ def int8_for_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("int8_for_any_size")
-@pytest.mark.parametrize("dtype", [torch.int8, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("metric", ["l2", "ip"])
 @pytest.mark.parametrize("k", [1, 10, 300])
 def test_products_in_either_precision_give_the_true_neighbors(
@@ -114,7 +118,7 @@ def test_products_in_either_precision_give_the_true_neighbors(
 
 
 @pytest.mark.usefixtures("int8_for_any_size")
-@pytest.mark.parametrize("dtype", [torch.int8, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("metric", ["l2", "ip"])
 def test_a_state_stored_very_often_takes_no_memory_and_no_wrong_neighbor(
     dtype: torch.dtype, metric: Metric, monkeypatch: pytest.MonkeyPatch
@@ -160,6 +164,7 @@ def test_a_bad_guess_of_the_bar_is_corrected(monkeypatch: pytest.MonkeyPatch) ->
         assert np.array_equal(near.scores, truth.scores)
 
 
+@pytest.mark.skipif(torch.int8 not in DTYPES, reason="int8 products are wrong on this CPU")
 @pytest.mark.usefixtures("int8_for_any_size")
 @pytest.mark.parametrize("metric", ["l2", "ip"])
 @pytest.mark.parametrize("seed", range(6))
@@ -208,3 +213,15 @@ def _space_and_grid(
     states = products.some_states(column(stored))
     space = products.space_of(states, metric, torch.float32)
     return space, whole_numbers.grid_of(space, states)
+
+
+def test_the_precision_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KNNLM_PRODUCTS", "bfloat16")
+    assert fastest_dtype.__wrapped__() == torch.bfloat16
+    monkeypatch.setenv("KNNLM_PRODUCTS", "float8")
+    with pytest.raises(UsageError, match=r"KNNLM_PRODUCTS=float8 is unknown: choose float32"):
+        fastest_dtype.__wrapped__()
+    monkeypatch.setenv("KNNLM_PRODUCTS", "int8")
+    monkeypatch.setattr("knnlm.search.precision.int8_products_are_right", lambda: False)
+    with pytest.raises(UsageError, match="this CPU loses bits there: choose float32"):
+        fastest_dtype.__wrapped__()

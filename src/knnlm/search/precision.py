@@ -28,6 +28,8 @@ def fastest_dtype() -> torch.dtype:
     named = os.environ.get(PRODUCTS_VARIABLE)
     if named is not None and named not in _DTYPES:
         raise UsageError(f"{PRODUCTS_VARIABLE}={named} is unknown: choose {', '.join(_DTYPES)}")
+    if named == "int8" and not int8_products_are_right():
+        raise UsageError(f"{PRODUCTS_VARIABLE}=int8: this CPU loses bits there: choose float32")
     if named is not None:
         return _DTYPES[named]
     best, seconds = torch.float32, _seconds(_float_product(torch.float32))
