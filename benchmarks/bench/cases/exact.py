@@ -38,7 +38,19 @@ def measure(setting: Setting) -> dict[str, Any]:
             column = store.key(key)
             rows.append(_many(f"{pair.name}, {key}", column, queries, metric, setting))
             few += _few(f"{pair.name}, {key}", column, queries, metric)
-    return {"comparisons": rows, "few": few}
+    return {"comparisons": rows, "tables": [_table(few)] if few else []}
+
+
+def _table(few: list[dict[str, Any]]) -> dict[str, Any]:
+    """Few queries at once: times in multiples of reading the states."""
+    return {
+        "title": "Few queries at once, beside reading the bytes; at most three times is the aim.",
+        "head": ["", "ms", "reading, ms", "multiple"],
+        "rows": [
+            [row["subject"], row["ms"][1], row["reading_ms"], row["multiple"][1]] for row in few
+        ],
+        "data": few,
+    }
 
 
 def _size(column: Column, queries: int) -> str:
