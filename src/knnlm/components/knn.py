@@ -9,7 +9,7 @@ text that is being generated from a live search: the same neighbors, and the sam
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar, Self
@@ -29,6 +29,7 @@ from knnlm.components.base import (
     ScoredTokens,
     TargetScores,
 )
+from knnlm.components.votes import LEAST_EXPONENT, grid_logprobs
 from knnlm.datastore import Entries, evenly_spaced
 from knnlm.errors import KnnlmError
 from knnlm.ranges import check_temperature
@@ -44,8 +45,9 @@ from knnlm.search import (
     open_search,
     recall,
 )
+from knnlm.workers import on_all_cores
 
-_BLOCK = 1 << 12
+_BLOCK, _GRID_BLOCK = 1 << 12, 1 << 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,12 +224,42 @@ class TargetVotes(TargetScores):
 
     def logprobs(self, tau: float) -> Logs:
         """log p_kNN(target) of every query."""
-        check_temperature(tau)
-        logs = np.empty(len(self.hits), np.float64)
-        for start, near in self._blocks():
-            block = slice(start, start + len(near.ids))
-            logs[block] = _log_votes(self.hits[block], near.scores[:, : self.k], tau)
-        return logs
+        return self.several([tau])[0]
+
+    def several(self, taus: Sequence[float]) -> list[Logs]:
+        """The same at several τ: neighbors are read once, and a block is a core's work."""
+        for tau in taus:
+            check_temperature(tau)
+        logs = np.empty((len(taus), len(self.hits)), np.float64)
+
+        def fill(start: int) -> None:
+            block = slice(start, start + _BLOCK)
+            scores = self.neighbors.read(start, start + _BLOCK).scores[:, : self.k]
+            for at_tau, tau in zip(logs, taus, strict=True):
+                at_tau[block] = _log_votes(self.hits[block], scores, tau)
+
+        on_all_cores(fill, range(0, len(self.hits), _BLOCK))
+        return list(logs)
+
+    def grid(
+        self, ks: Sequence[int], taus: Sequence[float], start: int, stop: int
+    ) -> Iterator[tuple[int, NDArray[np.float64]]]:
+        """log p_kNN(target) for every k and τ, a block of queries at a time, on one core.
+
+        Args:
+            ks: How many of the nearest vote: ascending.
+            taus: Retrieval temperatures.
+            start: The first query.
+            stop: The query after the last.
+
+        Yields:
+            The block's first query, and log p (k, τ, Q). They differ from those of `several` by
+            what fp32 rounds.
+        """
+        for left in range(start, stop, _GRID_BLOCK):
+            right = min(left + _GRID_BLOCK, stop)
+            scores = self.neighbors.read(left, right).scores
+            yield left, grid_logprobs(scores, self.hits[left:right], ks, taus)
 
     @property
     def coverage(self) -> float:
@@ -268,9 +300,13 @@ def vocabulary_logprobs(
 
 def _log_votes(hits: NDArray[np.bool_], scores: NDArray[np.float32], tau: float) -> Logs:
     """log of the share of the vote that the neighbors in `hits` (B, K) have."""
-    scaled = _scaled(scores, tau)
-    held = scaled.masked_fill(~torch.from_numpy(hits), -math.inf)
-    votes: Logs = (held.logsumexp(1) - _log_total(scaled)).double().numpy()
+    scaled, voted = _scaled(scores, tau), torch.from_numpy(hits)
+    held = scaled.masked_fill(~voted, -math.inf)
+    best = torch.where(voted.any(1), held.max(1).values, 0.0)
+    weights = (held - best[:, None]).clamp_(min=LEAST_EXPONENT).exp_()
+    sums = torch.where(voted.any(1), weights.sum(1), 0.0)
+    total = scaled.clamp(min=LEAST_EXPONENT).logsumexp(1)
+    votes: Logs = (best + sums.log() - total).double().numpy()
     return votes
 
 

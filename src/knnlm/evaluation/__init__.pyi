@@ -32,6 +32,9 @@ from .settings import choose_settings as choose_settings
 from .settings import forget_settings as forget_settings
 from .settings import load_settings as load_settings
 from .settings import save_settings as save_settings
+from .sweeps import Sweep as Sweep
+from .sweeps import SweepPoint as SweepPoint
+from .sweeps import sweep as sweep
 from .tuning import FEW_TOKENS as FEW_TOKENS
 from .tuning import TemperaturePoint as TemperaturePoint
 from .tuning import TunedComponent as TunedComponent
