@@ -2,6 +2,6 @@
 
 from types import ModuleType
 
-from bench.cases import building, exact
+from bench.cases import building, exact, generation
 
-CASES: dict[str, ModuleType] = {"exact": exact, "building": building}
+CASES: dict[str, ModuleType] = {"exact": exact, "building": building, "generation": generation}
