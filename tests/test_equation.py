@@ -2,13 +2,15 @@
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from numpy.testing import assert_allclose
 
 from knnlm import equation
 from knnlm.components.knn import TargetVotes, log_weights, vocabulary_logprobs
+from knnlm.components.outputs import count_votes
 from knnlm.errors import KnnlmError, UsageError
-from knnlm.evaluation.mixing import mix
+from knnlm.evaluation.mixing import mix, mix_votes
 from knnlm.search import score_entries
 from knnlm.search.exact import exact_search
 from knnlm.search.neighbors import MISSING, Neighbors, NeighborsInMemory
@@ -83,6 +85,21 @@ def test_the_whole_equation(case: Case) -> None:
         fast = np.exp(mix(np.log(p_lm), fast_knn, case.lam))
     assert_allclose(fast, dense, atol=1e-3 if case.tau < 0.1 else 2e-5)
     assert_allclose(fast.sum(axis=1), 1.0, atol=1e-5)
+
+
+@given(cases())
+def test_mixing_the_votes_alone_is_mixing_whole_vocabularies(case: Case) -> None:
+    near = fast_neighbors(case)
+    votes = count_votes(near, case.tokens, len(case.w_sm), case.tau)
+    p_lm = equation.softmax(case.h_sm @ case.w_sm.T)
+    kept = np.full((len(near.ids), len(case.w_ds)), -np.inf)
+    for b, ids in enumerate(near.ids):
+        kept[b, ids[ids >= 0]] = near.scores[b, ids >= 0]
+    p_knn = equation.p_knn(kept, case.tokens, len(case.w_sm), len(case.w_ds), case.tau)
+    lm = torch.from_numpy(p_lm).log().float()
+    tokens, logs = torch.from_numpy(votes.tokens), torch.from_numpy(votes.logprobs)
+    mixed = mix_votes(lm, tokens, logs, case.lam).double().exp().numpy()
+    assert_allclose(mixed, (1 - case.lam) * p_lm + case.lam * p_knn, rtol=1e-4, atol=1e-6)
 
 
 @given(cases())

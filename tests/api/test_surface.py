@@ -61,7 +61,7 @@ PARAMETERS = {
     "KNNLM": "store * component key metric index exact score k lam tau model device",
     "KNNLM.evaluate": "text * split allow_overlap",
     "KNNLM.explain": "text",
-    "KNNLM.generate": "prompt * chat max_new_tokens sampling compare stream",
+    "KNNLM.generate": "prompt * chat max_new_tokens sampling compare stream reuse",
     "KNNLM.to_transformers": "",
     "KNNLM.tune": "text * k taus allow_overlap",
     "train": "text path * valid preset seed",

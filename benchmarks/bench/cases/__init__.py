@@ -2,6 +2,11 @@
 
 from types import ModuleType
 
-from bench.cases import building, exact, sweeps
+from bench.cases import building, exact, generation, sweeps
 
-CASES: dict[str, ModuleType] = {"exact": exact, "building": building, "sweeps": sweeps}
+CASES: dict[str, ModuleType] = {
+    "exact": exact,
+    "generation": generation,
+    "building": building,
+    "sweeps": sweeps,
+}

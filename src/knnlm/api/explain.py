@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from knnlm.components import Component, log_weights
 from knnlm.datastore import Entries
 from knnlm.evaluation import ExplainedToken, Passage, RetrievedNeighbor, mix
-from knnlm.huggingface import KNNLMForCausalLM
+from knnlm.huggingface import KNNLMForCausalLM, TokenScores
 from knnlm.search import Retrieval, cached_neighbors
 from knnlm.text import decode_continuation, token_texts
 
@@ -20,10 +20,18 @@ CONTEXT_TOKENS = 24
 
 
 def explain_tokens(
-    model: KNNLMForCausalLM, tokens: NDArray[np.int64], start: int, tokenizer: Any
+    model: KNNLMForCausalLM,
+    tokens: NDArray[np.int64],
+    start: int,
+    tokenizer: Any,
+    scores: TokenScores | None = None,
 ) -> tuple[ExplainedToken, ...]:
-    """What a kNN-LM gave to tokens[start:] of one text, each with what was retrieved for it."""
-    scores = model.score_tokens(torch.from_numpy(tokens), start)
+    """What a kNN-LM gave to tokens[start:] of one text, each with what was retrieved for it.
+
+    The model runs, and searches, only if `scores` is not given.
+    """
+    if scores is None:
+        scores = model.score_tokens(torch.from_numpy(tokens), start)
     near, entries = scores.neighbors, model.entries
     weights = None if near is None else log_weights(near.scores, model.component.tau)
     texts = token_texts(tokenizer, tokens[start:].tolist(), tokens[:start].tolist())

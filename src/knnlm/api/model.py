@@ -265,6 +265,7 @@ class KNNLM:
         sampling: Sampling | None = None,
         compare: bool = False,
         stream: Callable[[str], None] | None = None,
+        reuse: int | None = None,
     ) -> Generation:
         """Continue a text.
 
@@ -277,13 +278,15 @@ class KNNLM:
             compare: Whether the base LM continues it too.
             stream: Called with the prompt (not in a chat), and then with pieces of text as they
                 come.
+            reuse: While at least so many of the entries that follow the last neighbors go on as the
+                text does, they vote and nothing is searched; by default every step searches.
 
         Returns:
             The new text and its tokens; `explain()` shows why each was chosen.
 
         Raises:
-            UsageError: The prompt is longer than the model can read, `max_new_tokens` is out of
-                range, or the model has no chat template.
+            UsageError: The prompt is longer than the model can read, `max_new_tokens` or `reuse` is
+                out of range, `reuse` has no search or has beams, or the model has no chat template.
             KnnlmError: The datastore is not tuned and λ or τ is not given, or the model cannot
                 generate with a datastore.
 
@@ -295,12 +298,19 @@ class KNNLM:
             sampling = replace(sampling, max_new_tokens=max_new_tokens)
         model, tokenizer = self.to_transformers(), self.tokenizer
         generated = generate(
-            model, tokenizer, prompt, sampling, chat=chat, compare=compare, stream=stream
+            model,
+            tokenizer,
+            prompt,
+            sampling,
+            chat=chat,
+            compare=compare,
+            stream=stream,
+            reuse=reuse,
         )
 
         def explainer(new: Generated) -> Any:
             tokens = np.array([*new.prompt_tokens, *new.tokens], np.int64)
-            return explain_tokens(model, tokens, len(new.prompt_tokens), tokenizer)
+            return explain_tokens(model, tokens, len(new.prompt_tokens), tokenizer, new.scores)
 
         return Generation(prompt, generated, self.settings, explainer, chat)
 

@@ -23,6 +23,15 @@ Chat = Annotated[
     bool, typer.Option("--chat", help="Answer PROMPT as a message, with the chat template.")
 ]
 Explain = Annotated[bool, typer.Option("--explain", help="Show what was retrieved for each token.")]
+Reuse = Annotated[
+    int | None,
+    typer.Option(
+        "--reuse",
+        metavar="M",
+        help="Search only where fewer than M of the entries that follow the last neighbors go on "
+        "as the text does; else those vote.",
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -61,6 +70,7 @@ def generate(
     chat: Chat = False,
     compare: Compare = False,
     explain: Explain = False,
+    reuse: Reuse = None,
     json: Json = False,
 ) -> None:
     """Continue a text with the datastore's model and neighbors.
@@ -75,7 +85,9 @@ def generate(
 
     chosen = Sampling(**asdict(sampling))
     text = _read_stdin() if prompt == "-" else prompt
-    _continue(knnlm, text, chosen, chat=chat, compare=compare, explain=explain, json=json)
+    _continue(
+        knnlm, text, chosen, chat=chat, compare=compare, explain=explain, reuse=reuse, json=json
+    )
 
 
 def _continue(
@@ -86,17 +98,24 @@ def _continue(
     chat: bool,
     compare: bool,
     explain: bool,
+    reuse: int | None,
     json: bool,
 ) -> None:
     """Generate and show; what streams is not printed again."""
     streams = not json and not compare
     generation = model.generate(
-        prompt, sampling=sampling, chat=chat, compare=compare, stream=_write if streams else None
+        prompt,
+        sampling=sampling,
+        chat=chat,
+        compare=compare,
+        stream=_write if streams else None,
+        reuse=reuse,
     )
     if streams:
         _write("\n")
     explanation = generation.explain() if explain else None
-    show(json, _fields(generation, explanation, sampling), _lines(generation, explanation))
+    fields = {**_fields(generation, explanation, sampling), "reuse": reuse}
+    show(json, fields, _lines(generation, explanation))
 
 
 def _read_stdin() -> str:
@@ -127,6 +146,7 @@ def _fields(
         "lambda": settings.lam,
         "temperature": settings.tau,
         "sampling": asdict(sampling),
+        "searches": new.searches,
         "explained": [] if explanation is None else explanation.as_json(),
     }
 

@@ -20,6 +20,7 @@ from .knn import log_weights as log_weights
 from .mixture import Mixture as Mixture
 from .mixture_of_softmaxes import MixtureOfSoftmaxes as MixtureOfSoftmaxes
 from .mlp import MLP as MLP
+from .outputs import Votes as Votes
 from .records import KNN_NAME as KNN_NAME
 from .records import check_component_name as check_component_name
 from .records import component_checksum as component_checksum

@@ -19,6 +19,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from knnlm.components.outputs import Predicted as Predicted
+from knnlm.components.outputs import ScoredTokens as ScoredTokens
+from knnlm.components.outputs import Votes
 from knnlm.datastore import Entries
 from knnlm.ranges import check_temperature
 from knnlm.search import Neighbors, Retrieval
@@ -80,20 +83,6 @@ class TargetScores(ABC):
     @abstractmethod
     def sample(self, rows: NDArray[np.integer]) -> "TargetScores":
         """The same for some queries only, in ascending order."""
-
-
-class ScoredTokens(NamedTuple):
-    """log p of tokens under a component, and the neighbors that voted (None: nothing retrieved)."""
-
-    logprobs: Logs
-    neighbors: Neighbors | None
-
-
-class Predicted(NamedTuple):
-    """log p over the vocabulary (B, V), and the neighbors that voted (None: nothing retrieved)."""
-
-    logprobs: torch.Tensor
-    neighbors: Neighbors | None
 
 
 class SavedState(NamedTuple):
@@ -263,9 +252,20 @@ class Component(ABC):
 
         Returns:
             log p (B, V), and the neighbors if the component retrieves.
-
         """
         return Predicted(self.logprobs(states), None)
+
+    def votes(self, states: torch.Tensor, near: Neighbors | None = None) -> Votes | None:
+        """`logprobs` of the few tokens that have any probability, which is cheaper to mix.
+
+        Args:
+            states: Hidden states (B, X), as `logprobs` takes them.
+            near: The neighbors, if they are known already.
+
+        Returns:
+            The votes; None where every token has a probability.
+        """
+        return None
 
     def retrieve(self, states: torch.Tensor, k: int) -> Neighbors | None:
         """The k nearest entries, also more than vote.

@@ -29,7 +29,8 @@ from knnlm.components.base import (
     ScoredTokens,
     TargetScores,
 )
-from knnlm.components.votes import LEAST_EXPONENT, grid_logprobs
+from knnlm.components.outputs import Votes, count_votes
+from knnlm.components.vote_grid import LEAST_EXPONENT, grid_logprobs
 from knnlm.datastore import Entries, evenly_spaced
 from knnlm.errors import KnnlmError
 from knnlm.ranges import check_temperature
@@ -131,6 +132,11 @@ class KNN(Component):
         near = near.head(self.retrieval.k if k is None else k)
         logs = vocabulary_logprobs(near, self.entries.targets, self.vocab_size, self.tau)
         return Predicted(logs.to(states.device), near)
+
+    def votes(self, states: torch.Tensor, near: Neighbors | None = None) -> Votes:
+        """log p_kNN of the tokens that were voted for, and the neighbors."""
+        near = self.neighbors(states) if near is None else near
+        return count_votes(near, self.entries.targets, self.vocab_size, self.tau)
 
     def retrieve(self, states: torch.Tensor, k: int) -> Neighbors:
         """The k nearest entries of hidden states, also more than vote."""
@@ -283,19 +289,7 @@ def vocabulary_logprobs(
     near: Neighbors, tokens: NDArray[np.int32], vocab_size: int, tau: float
 ) -> torch.Tensor:
     """log p_kNN over the vocabulary (B, V); only the tokens that were voted for are computed."""
-    check_temperature(tau)
-    missing = torch.from_numpy(near.ids < 0)
-    votes = torch.from_numpy(tokens[near.ids].astype(np.int64)).masked_fill(missing, 0)
-    if votes.numel() and int(votes.max()) >= vocab_size:
-        raise KnnlmError(
-            f"the datastore holds token {int(votes.max())} but the vocabulary has {vocab_size} "
-            "entries: use the model that it was built with"
-        )
-    scores = _scaled(np.where(near.ids < 0, np.float32(-np.inf), near.scores), tau)
-    mass = torch.zeros(len(votes), vocab_size, dtype=torch.float64)
-    mass.scatter_add_(1, votes, (scores - _log_total(scores)[:, None]).double().exp())
-    logs = torch.full((len(votes), vocab_size), -math.inf)
-    return logs.scatter_(1, votes, mass.gather(1, votes).log().float())
+    return count_votes(near, tokens, vocab_size, tau).dense(vocab_size)
 
 
 def _log_votes(hits: NDArray[np.bool_], scores: NDArray[np.float32], tau: float) -> Logs:

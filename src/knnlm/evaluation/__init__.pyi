@@ -22,6 +22,7 @@ from .mixing import fit_weights as fit_weights
 from .mixing import mix as mix
 from .mixing import mix_several as mix_several
 from .mixing import mix_vocabulary as mix_vocabulary
+from .mixing import mix_votes as mix_votes
 from .mixing import oracle as oracle
 from .overlap import LARGE_SHARE as LARGE_SHARE
 from .overlap import Overlap as Overlap

@@ -44,6 +44,29 @@ def mix_vocabulary(lm: torch.Tensor, other: torch.Tensor, lam: float) -> torch.T
     return torch.logaddexp(lm + math.log1p(-lam), other + math.log(lam))
 
 
+def mix_votes(
+    lm: torch.Tensor, tokens: torch.Tensor, votes: torch.Tensor, lam: float
+) -> torch.Tensor:
+    """The same where the other predictor gives all its probability to a few tokens.
+
+    Args:
+        lm: log p_LM (B, V); it becomes log P in its memory.
+        tokens: (B, K) tokens that the other predictor gives a probability, also repeatedly.
+        votes: (B, K) the log p of each, the same wherever a token occurs.
+        lam: The interpolation weight λ.
+
+    Returns:
+        log P (B, V), which is `lm`.
+    """
+    check_lambda(lam)
+    if lam == 0:
+        return lm
+    if lam == 1:
+        return lm.fill_(-math.inf).scatter_(1, tokens, votes)
+    lm += math.log1p(-lam)
+    return lm.scatter_(1, tokens, torch.logaddexp(lm.gather(1, tokens), votes + math.log(lam)))
+
+
 def oracle(lm: Logs, other: Logs) -> NDArray[np.float64]:
     """Log-probabilities of a mixture that knew, token by token, which predictor to trust."""
     return np.maximum(np.asarray(lm, np.float64), np.asarray(other, np.float64))

@@ -9,4 +9,4 @@ from knnlm.huggingface.generation import Generated as Generated
 from knnlm.huggingface.generation import Sampling as Sampling
 from knnlm.huggingface.generation import generate as generate
 from knnlm.huggingface.model import KNNLMForCausalLM as KNNLMForCausalLM
-from knnlm.huggingface.model import TokenScores as TokenScores
+from knnlm.huggingface.steps import TokenScores as TokenScores

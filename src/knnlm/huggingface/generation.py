@@ -14,6 +14,7 @@ import transformers
 from knnlm.argument_types import check_type
 from knnlm.errors import UsageError
 from knnlm.huggingface.model import KNNLMForCausalLM
+from knnlm.huggingface.steps import Steps, TokenScores
 from knnlm.progress import log
 from knnlm.text import TextPieces, decode_continuation, encode_chat, encode_prompt
 
@@ -114,6 +115,10 @@ class Generated(NamedTuple):
     prompt_tokens: tuple[int, ...]
     seconds: float
     base_text: str | None
+    scores: TokenScores | None
+    """What each token got when it was chosen; None after a beam search, and where λ is 0."""
+    searches: int | None
+    """How many steps searched; None after a beam search."""
 
 
 def generate(
@@ -125,6 +130,7 @@ def generate(
     chat: bool = False,
     compare: bool = False,
     stream: Stream | None = None,
+    reuse: int | None = None,
 ) -> Generated:
     """Continue a prompt, or answer it.
 
@@ -136,12 +142,16 @@ def generate(
         chat: Whether the prompt is a message, put into the model's chat template.
         compare: Whether the base LM continues it too, with the same seed.
         stream: Called with the prompt (not in a chat), and then with pieces of text as they come.
+        reuse: While at least so many entries that follow the last neighbors go on as the text
+            does, they vote and nothing is searched; None searches at every step.
 
     Raises:
-        UsageError: If the prompt is not UTF-8, is longer than the model can read, or is empty and
-            the model has no token to begin a text with; or if it has no chat template.
+        UsageError: If `reuse` is below 1, or there are beams or no search; if the prompt is not
+            UTF-8, is longer than the model can read, or is empty and the model has no token to
+            begin a text with; or if it has no chat template.
     """
     sampling = Sampling() if sampling is None else sampling
+    steps = _steps(model, sampling, reuse)
     ids = encode_chat(tokenizer, prompt) if chat else encode_prompt(tokenizer, prompt)
     room = _room(model, len(ids), sampling.max_new_tokens)
     if stream is not None and not chat:
@@ -151,11 +161,22 @@ def generate(
         new = _continue(model.with_lambda(0.0), model, tokenizer, ids, sampling, room, None)
         base = decode_continuation(tokenizer, ids, new)
     began = time.monotonic()
-    same = model.with_lambda(model.config.tuned.lam)
+    same = model.following(steps)
     new = _continue(same, model, tokenizer, ids, sampling, room, stream)
     seconds = time.monotonic() - began
     text = decode_continuation(tokenizer, ids, new)
-    return Generated(text, tuple(new), tuple(ids), seconds, base)
+    scores = None if steps is None else steps.scores(new, model.config.tuned.lam)
+    searches = None if steps is None else steps.searches
+    return Generated(text, tuple(new), tuple(ids), seconds, base, scores, searches)
+
+
+def _steps(model: KNNLMForCausalLM, sampling: Sampling, reuse: int | None) -> Steps | None:
+    """Where the steps of one sequence are kept; None for beams, which change places."""
+    if sampling.beams == 1:
+        return Steps(model.component, model.entries, reuse)
+    if reuse is not None:
+        raise UsageError("`reuse` follows one sequence: leave it out, or leave out `beams`")
+    return None
 
 
 def _room(model: Any, prompt: int, wanted: int) -> int:

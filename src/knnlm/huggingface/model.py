@@ -12,22 +12,22 @@ import inspect
 import threading
 import weakref
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
 import transformers
-from numpy.typing import NDArray
 
 from knnlm.components import Component, component_checksum, open_component
 from knnlm.datastore import Entries
 from knnlm.errors import KnnlmError, UsageError
-from knnlm.evaluation import TunedSettings, mix, mix_vocabulary
+from knnlm.evaluation import TunedSettings, mix, mix_vocabulary, mix_votes
 from knnlm.hidden_states import StateReader, target_logprobs
 from knnlm.huggingface.config import KNNLMConfig
+from knnlm.huggingface.steps import Steps, TokenScores
 from knnlm.models import LanguageModel, model_fingerprint
 from knnlm.ranges import check_lambda
-from knnlm.search import Neighbors
 
 _ROWS_AT_ONCE = 256
 # What transformers asks a model about itself: kinds of attention and of cache, and how inputs are
@@ -44,16 +44,6 @@ _AS_THE_BASE = (
 )
 
 
-class TokenScores(NamedTuple):
-    """What the model gave to known tokens: natural log-probabilities, and what was retrieved."""
-
-    lm: NDArray[np.float64]
-    component: NDArray[np.float64]
-    mixed: NDArray[np.float64]
-    neighbors: Neighbors | None
-    """None where the component retrieves nothing."""
-
-
 @dataclass(frozen=True, eq=False)
 class _Parts:
     """What mixing needs, made when first used: weights of a saved model arrive after __init__."""
@@ -64,9 +54,16 @@ class _Parts:
     entries: Entries
     dtype: torch.dtype
 
+    @cached_property
+    def stored(self) -> torch.dtype:
+        """How the datastore holds hidden states."""
+        dtype = getattr(torch, self.entries.dtype)
+        assert isinstance(dtype, torch.dtype)
+        return dtype
+
     def rounded(self, states: torch.Tensor) -> torch.Tensor:
         """Hidden states as the datastore holds them: evaluation and generation ask the same."""
-        return states.to(getattr(torch, self.entries.dtype)).float()
+        return states.to(self.stored).float()
 
 
 class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixin):  # type: ignore[misc]
@@ -90,6 +87,7 @@ class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixi
             base = transformers.AutoModelForCausalLM.from_config(config.base_config)
         self.base = base
         self._parts: _Parts | None = None
+        self._steps: Steps | None = None
         self._lock = threading.Lock()
         parameters = inspect.signature(self.base.forward).parameters
         self._takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
@@ -166,9 +164,22 @@ class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixi
         other._parts = replace(self._ready(), lam=lam)
         return other
 
+    def following(self, steps: Steps | None) -> "KNNLMForCausalLM":
+        """The same model for one call of generate() with one sequence, whose steps are kept.
+
+        Args:
+            steps: Where they are kept; None: nowhere.
+
+        Returns:
+            A new model that shares everything; this one stays as it is.
+        """
+        other = self.with_lambda(self.config.tuned.lam)
+        other._steps = steps
+        return other
+
     def __getstate__(self) -> dict[str, Any]:
         """Without what cannot be copied; a copy opens the datastore again."""
-        return {**super().__getstate__(), "_parts": None, "_lock": None}
+        return {**super().__getstate__(), "_parts": None, "_steps": None, "_lock": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -247,7 +258,10 @@ class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixi
                 "ffn": lambda: captured.ffn if slices else captured.ffn[:, kept],
             }
             read = [states[key]() for key in parts.component.keys]
-            _mix_in_place(parts, logits, torch.cat(read, dim=-1))
+            steps = self._steps
+            if steps is not None and input_ids is not None:
+                steps.begin(int(input_ids[0, -1]))
+            _mix_in_place(parts, logits, torch.cat(read, dim=-1), steps)
         loss = None if labels is None else _loss(logits, labels, logits_to_keep)
         # whatever else the base LM returns stays
         outputs = type(out)(**{**out, "loss": loss, "logits": logits})
@@ -331,13 +345,25 @@ class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixi
         return _Parts(reader, component, settings.lam, entries, self.base.dtype)
 
 
-def _mix_in_place(parts: _Parts, logits: torch.Tensor, states: torch.Tensor) -> None:
-    """Turn log p_LM (B, T, V) into log P, some positions at a time."""
+def _mix_in_place(
+    parts: _Parts, logits: torch.Tensor, states: torch.Tensor, steps: Steps | None
+) -> None:
+    """Turn log p_LM (B, T, V) into log P: some positions at a time, with one search for them."""
     flat, queries = logits.view(-1, logits.shape[-1]), states.reshape(-1, states.shape[-1])
     for start in range(0, len(flat), _ROWS_AT_ONCE):
         rows = slice(start, start + _ROWS_AT_ONCE)
-        other = parts.component.logprobs(parts.rounded(queries[rows])).to(flat.device)
-        flat[rows] = mix_vocabulary(flat[rows], other, parts.lam)
+        asked, lm = parts.rounded(queries[rows]), flat[rows]
+        votes = parts.component.votes(asked, None if steps is None else steps.neighbors(asked))
+        if votes is not None:
+            tokens, logs = (torch.from_numpy(v).to(flat.device) for v in votes[:2])
+            if steps is not None:
+                steps.keep(lm[-1].clone(), votes)
+            mix_votes(lm, tokens, logs, parts.lam)
+        else:
+            other = parts.component.logprobs(asked).to(flat.device)
+            if steps is not None:
+                steps.keep(lm[-1].clone(), other[-1])
+            flat[rows] = mix_vocabulary(lm, other, parts.lam)
 
 
 def _kept(logits_to_keep: int | torch.Tensor) -> Any:

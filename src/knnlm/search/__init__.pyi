@@ -26,3 +26,4 @@ from .retrieval import Retrieval as Retrieval
 from .retrieval import Score as Score
 from .retrieval import check_index as check_index
 from .scores import score_entries as score_entries
+from .successors import SuccessorSearch as SuccessorSearch
