@@ -6,6 +6,7 @@ A matrix product on all cores waits for the slowest of them, and what comes betw
 
 import functools
 import os
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
@@ -15,6 +16,18 @@ import torch
 
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
+
+
+class _Here(threading.local):
+    one_core = False
+
+
+_here = _Here()
+
+
+def has_one_core() -> bool:
+    """Whether this thread is one of those that have a core each."""
+    return _here.one_core
 
 
 def core_count() -> int:
@@ -67,6 +80,7 @@ def _one_core_each(process: int, count: int) -> ThreadPoolExecutor:
     together = Barrier(count + 1)
 
     def begin() -> None:
+        _here.one_core = True
         torch.get_num_threads()  # the first question gives a new thread the process's default
         together.wait()
         torch.set_num_threads(1)  # of this thread, and the process's default

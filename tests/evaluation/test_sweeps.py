@@ -82,7 +82,7 @@ def test_blocks_and_cores_change_nothing_but_rounding(monkeypatch: pytest.Monkey
     grid = ([1, 7, 40], np.geomspace(0.1, 10, 7).tolist(), [0.2, 0.9])
     whole = sweep(lm, votes, *grid)
     monkeypatch.setattr("knnlm.components.knn._GRID_BLOCK", 17)
-    monkeypatch.setattr("knnlm.components.votes._WEIGHTS_AT_ONCE", 1 << 9)
+    monkeypatch.setattr("knnlm.components.vote_grid._WEIGHTS_AT_ONCE", 1 << 9)
     monkeypatch.setattr("knnlm.evaluation.sweeps.core_count", lambda: 5)
     assert_allclose(sweep(lm, votes, *grid).logprob, whole.logprob, rtol=1e-6)
 

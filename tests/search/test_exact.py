@@ -25,8 +25,7 @@ DTYPES = [torch.float32, torch.bfloat16, *([torch.int8] if int8_products_are_rig
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (reached, products, whole_numbers):
-        monkeypatch.setattr(module, "TILE_ENTRIES", 700)
+    monkeypatch.setattr(reached, "TILE_ENTRIES", 700)
 
 
 @pytest.mark.usefixtures("small_blocks")
@@ -88,12 +87,6 @@ def test_k_out_of_range_is_refused(k: int) -> None:
         exact_search(np.zeros((1, 2), np.float32), column(np.zeros((3, 2), np.float32)), k, "l2")
 
 
-@pytest.fixture
-def int8_for_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exact, "_INT8_ENTRIES", 0)
-
-
-@pytest.mark.usefixtures("int8_for_any_size")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("metric", ["l2", "ip"])
 @pytest.mark.parametrize("k", [1, 10, 300])
@@ -117,7 +110,6 @@ def test_products_in_either_precision_give_the_true_neighbors(
     assert_allclose(near.scores, truth, rtol=1e-5)
 
 
-@pytest.mark.usefixtures("int8_for_any_size")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("metric", ["l2", "ip"])
 def test_a_state_stored_very_often_takes_no_memory_and_no_wrong_neighbor(
@@ -165,7 +157,6 @@ def test_a_bad_guess_of_the_bar_is_corrected(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.skipif(torch.int8 not in DTYPES, reason="int8 products are wrong on this CPU")
-@pytest.mark.usefixtures("int8_for_any_size")
 @pytest.mark.parametrize("metric", ["l2", "ip"])
 @pytest.mark.parametrize("seed", range(6))
 def test_int8_bounds_hold_for_states_of_every_kind(
@@ -199,8 +190,8 @@ def test_int8_bounds_hold_for_states_of_every_kind(
     asked.set_bars(bars)
     reached_pairs = {
         (int(q), int(i))
-        for pairs in asked.pairs(column(stored, 3), range(0, 6_000, reached.TILE_ENTRIES))
-        for q, i in zip(pairs.queries, pairs.ids, strict=True)
+        for tile in asked.candidates(column(stored, 3), reached.tile_starts(column(stored, 3)))
+        for q, i in zip(tile.queries, tile.columns + tile.start, strict=True)
     }
     margin = asked.tolerance(bars, float(np.linalg.norm(wide, axis=1).max()))[:, None]
     for query, entry in np.argwhere(exactly >= bars[:, None] + margin):
@@ -225,3 +216,27 @@ def test_the_precision_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("knnlm.search.precision.int8_products_are_right", lambda: False)
     with pytest.raises(UsageError, match="this CPU loses bits there: choose float32"):
         fastest_dtype.__wrapped__()
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("metric", ["l2", "ip"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_queries_that_stay_uncertain_are_searched_to_the_end(
+    metric: Metric, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With many equal entries at the edge, and a certificate that is never given."""
+    rng = np.random.default_rng(5)
+    rows = rng.standard_normal((5, 8)).astype(np.float16)[rng.integers(0, 5, 4000)]
+    queries = rng.standard_normal((20, 8)).astype(np.float32)
+    near = exact_search(queries, column(rows, 3), 900, metric)
+    monkeypatch.setattr(exact, "fastest_dtype", lambda: dtype)
+    real = exact._attempt
+
+    def uncertain(*a: Any) -> Any:
+        attempt = real(*a)
+        return attempt._replace(certain=np.zeros_like(attempt.certain))
+
+    monkeypatch.setattr(exact, "_attempt", uncertain)
+    again = exact_search(queries, column(rows, 3), 900, metric)
+    assert np.array_equal(again.ids, near.ids)
+    assert np.array_equal(again.scores, near.scores)

@@ -5,11 +5,11 @@ N×D is never in memory. Three steps, the first fast, the others right:
 1. Candidates: the entries that may reach a bar, by matrix products in the CPU's fastest precision
    (products.py, whole_numbers.py). The bar of each query is guessed from a sample of the entries,
    so that some more than k reach it. For a few queries the states are scanned (scan.py).
-2. The best candidates are scored again from differences (scores.py): one definition of an exact
-   score everywhere, whatever was searched and however the datastore is cut into parts.
-3. Certificate: the exact score of an entry that was not scored again is below a known floor. Where
-   the k-th exact score is not above that floor (a bad guess, duplicates, ties), the query is
-   searched again with a lower bar.
+2. Candidates are scored from differences (scores.py): one definition of an exact score everywhere,
+   whatever was searched and however the datastore is cut into parts.
+3. Certificate: the exact score of an entry that was no candidate is below a known floor. Where the
+   k-th exact score is not above that floor (a bad guess, duplicates, ties), the query is searched
+   again with a lower bar.
 
 So the result is the true top k of the exact scores, ties by id.
 """
@@ -25,9 +25,9 @@ from knnlm.ranges import check_k
 from knnlm.search.neighbors import Neighbors, merge, top_k
 from knnlm.search.precision import fastest_dtype
 from knnlm.search.products import Space, ask, guess_bars, some_states, space_of, sum_unit
-from knnlm.search.reached import TILE_ENTRIES, Asked, Reached, entries_above
+from knnlm.search.reached import Asked, Reached, entries_above, tile_starts
 from knnlm.search.scan import can_scan, scan, scan_above
-from knnlm.search.scores import score_entries, score_row
+from knnlm.search.scores import score_entries
 from knnlm.search.whole_numbers import Grid, ask_whole, grid_of
 from knnlm.similarity import Metric, longest_state
 from knnlm.workers import on_all_cores
@@ -35,9 +35,10 @@ from knnlm.workers import on_all_cores
 _EXTRA_CANDIDATES = 16
 _QUERIES_AT_ONCE = 1 << 12
 _QUERIES_SEARCHED_AGAIN = 64
-_INT8_ENTRIES = 400
 _LEAST_REACHED = 256
 """At least so many entries should reach a bar: the guess of a small number would be rough."""
+_MORE = 1.001
+"""Bars are lowered by a little more than scores may be off, so that ties with a bar are certain."""
 _MOST_REACHED = 16
 """A query whose bar is reached by so many times as many is searched another way, to save memory."""
 
@@ -160,24 +161,22 @@ class _Ways(NamedTuple):
         return ask(self.space, queries)
 
 
-def _ways(keys: Column, k: int, metric: Metric) -> _Ways:
-    """int8 finds more candidates, which have to be read and scored: that pays off where there are
-    many entries for each neighbor."""
+def _ways(keys: Column, metric: Metric) -> _Ways:
     states, fastest = some_states(keys), fastest_dtype()
     if fastest != torch.int8:
         return _Ways(space_of(states, metric, fastest), None)
     space = space_of(states, metric, torch.float32)
-    return _Ways(space, grid_of(space, states) if len(keys) >= _INT8_ENTRIES * k else None)
+    return _Ways(space, grid_of(space, states))
 
 
 def _multiplied(queries: Floats, keys: Column, k: int, metric: Metric) -> Neighbors:
     """The three steps for many queries."""
-    ways = _ways(keys, k, metric)
+    ways = _ways(keys, metric)
     guess, lower, longest = guess_bars(ways.space, queries, keys, max(k, _LEAST_REACHED))
     near, certain, crowded, least, longest = _attempt(ways, queries, guess, longest, keys, k)
-    again = np.flatnonzero(~certain & (~crowded | (ways.grid is not None)))
+    again = np.flatnonzero(~certain & ~crowded)
     if len(again) and not can_scan(int((~certain).sum()), keys):
-        bars = np.where(np.isfinite(least), least, np.where(crowded, guess, lower))[again]
+        bars = np.where(np.isfinite(least), least, lower)[again]
         floating = ways._replace(grid=None)
         second = _attempt(floating, queries[again], bars, longest, keys, k)
         near.ids[again], near.scores[again] = second.near
@@ -203,53 +202,30 @@ def _attempt(
 ) -> _Attempt:
     """One pass. The bars are lowered by what a score may be off if no entry is longer than
     `longest`; how long they are is known afterwards."""
-    asked = ways.ask(queries)
-    lowered = bars - asked.tolerance(bars, longest)
+    metric, asked = ways.space.metric, ways.ask(queries)
+    lowered = bars - _MORE * asked.tolerance(bars, longest)
     asked.set_bars(lowered)
-    reached = entries_above(asked, keys, _MOST_REACHED * max(k, _LEAST_REACHED))
-    tolerance = asked.tolerance(lowered, reached.longest)
-    reached = reached._replace(above=asked.upper(reached.above))
-    near = _best(ways.space.metric, queries, reached, lowered + tolerance, keys, k)
+    most = _MOST_REACHED * max(k, _LEAST_REACHED)
+    reached = entries_above(asked, metric, queries, bars, keys, most)
+    near = _best(reached, k)
     edge = near.scores[:, -1].astype(np.float64)
-    certain = edge > lowered + tolerance
-    # entries that reach a bar in int8 only may score as much
-    crowded = lowered if ways.grid is None else np.float64(-np.inf)
-    least = np.where(reached.crowded, crowded, edge) - 2 * tolerance
+    tolerance = asked.tolerance(lowered, reached.longest)
+    certain = ~reached.unbounded & (edge >= np.maximum(bars, lowered + tolerance))
+    least = np.where(reached.crowded, bars, np.where(reached.unbounded, -np.inf, edge))
     return _Attempt(near, certain, reached.crowded, least, reached.longest)
 
 
-def _best(
-    metric: Metric,
-    queries: Floats,
-    reached: Reached,
-    bars: NDArray[np.float64],
-    keys: Column,
-    k: int,
-) -> Neighbors:
-    """Step 2: the k best candidates of each query by their exact scores.
-
-    A candidate's exact score is at most `bars` + `above`. The k that may be best are scored first;
-    of the others only those whose bound is not below the k-th of these scores.
-    """
-    near = _nothing(len(queries), k)
+def _best(reached: Reached, k: int) -> Neighbors:
+    """The k best of the entries that each query's bar was reached by."""
+    near = _nothing(len(reached.ends), k)
     edges = np.concatenate([[0], reached.ends])
 
     def work(query: int) -> None:
         own = slice(edges[query], edges[query + 1])
-        ids, bound = reached.ids[own], bars[query] + reached.above[own]
-        first = np.argpartition(-bound, k - 1)[:k] if len(ids) > k else np.arange(len(ids))
-        scores = score_row(metric, queries[query], ids[first], keys)
-        rest = np.zeros(0, np.int64)
-        if len(ids) > k:
-            open_ = bound >= scores.min()
-            open_[first] = False
-            rest = np.flatnonzero(open_)
-        if len(rest):
-            first = np.concatenate([first, rest])
-            scores = np.concatenate([scores, score_row(metric, queries[query], ids[rest], keys)])
-        near.ids[query], near.scores[query] = top_k(ids[None, first], scores[None], k)
+        best = top_k(reached.ids[None, own], reached.scores[None, own], k)
+        near.ids[query], near.scores[query] = best
 
-    on_all_cores(work, range(len(queries)))
+    on_all_cores(work, range(len(reached.ends)))
     return near
 
 
@@ -261,20 +237,21 @@ def _search_above(
     keys: Column,
     k: int,
 ) -> Neighbors:
-    """Step 3 for queries that are still uncertain: of all entries whose fast score, now in fp32,
-    reaches `least`, the k best by their exact scores.
+    """Step 3 for queries that are still uncertain: of all entries whose score reaches `least`, the
+    k best.
 
     Any number of entries may reach it; bars rise as better ones come.
     """
     wide = space._replace(dtype=torch.float32)
-    asked, bars = ask(wide, queries), least.copy()
+    asked, near = ask(wide, queries), _nothing(len(queries), k)
+    bars = least - asked.tolerance(least, longest)
     asked.set_bars(bars)
-    near = _nothing(len(queries), k)
-    for pairs in asked.pairs(keys, range(0, len(keys), TILE_ENTRIES)):
-        for query in np.unique(pairs.queries).tolist():
-            ids = pairs.ids[pairs.queries == query][None]
-            scores = score_entries(space.metric, queries[query : query + 1], ids, keys)
-            near.ids[query], near.scores[query] = merge(near.of(query), Neighbors(ids, scores), k)
+    for tile in asked.candidates(keys, tile_starts(keys)):
+        scores = tile.scores(space.metric, queries)
+        for query in np.unique(tile.queries).tolist():
+            own = tile.queries == query
+            some = Neighbors(tile.columns[None, own] + tile.start, scores[None, own])
+            near.ids[query], near.scores[query] = merge(near.of(query), some, k)
         edge = near.scores[:, -1].astype(np.float64)
         bars = np.maximum(bars, edge - asked.tolerance(edge, longest))
         asked.set_bars(bars)

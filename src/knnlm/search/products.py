@@ -21,7 +21,16 @@ import torch
 from numpy.typing import NDArray
 
 from knnlm.datastore import Column
-from knnlm.search.reached import PRODUCT, TILE_ENTRIES, Floats, Pairs, chunks
+from knnlm.search.reached import (
+    PRODUCT,
+    Candidates,
+    Floats,
+    chunks,
+    joined,
+    pairs_of,
+    tile_size,
+    tile_states,
+)
 from knnlm.similarity import Metric, as_float32
 from knnlm.workers import on_all_cores
 
@@ -126,24 +135,19 @@ class Questions(NamedTuple):
             case _:
                 assert_never(self.space.metric)
 
-    def upper(self, above: Floats) -> Floats:
-        """`above` was rounded as the product is."""
-        return above * np.float32(1 + 4 * self.space.rounding)
-
-    def pairs(self, keys: Column, starts: Iterable[int]) -> Iterator[Pairs]:
-        """Pairs of the tiles that begin at `starts`, one product after the other."""
-        buffers = _buffers(self.space, min(TILE_ENTRIES, len(keys)))
+    def candidates(self, keys: Column, starts: Iterable[int]) -> Iterator[Candidates]:
+        """Those of the tiles that begin at `starts`."""
+        buffers = _buffers(self.space, tile_size(keys))
         for start in starts:
-            states = keys.read(start, start + TILE_ENTRIES)
+            states = tile_states(keys, start)
             tile, longest = _tile(self.space, states, buffers)
+            hits = []
             for rows, columns in chunks(len(self.matrix), len(tile)):
                 some, piece = self.matrix[rows], tile[columns]
                 product = buffers.product[: len(some) * len(piece)]
                 torch.mm(some, piece.T, out=product.view(len(some), len(piece)))
-                hits = np.flatnonzero(_signed(product) >= 0)
-                queries, ids = np.divmod(hits, len(piece))
-                above = product[torch.from_numpy(hits)].float().numpy()
-                yield Pairs(queries + rows.start, ids + (start + columns.start), above, longest)
+                hits.append(pairs_of(_signed(product) >= 0, rows, columns))
+            yield Candidates(start, states, *joined(hits), longest)
 
 
 def ask(space: Space, queries: Floats) -> Questions:

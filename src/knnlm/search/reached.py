@@ -1,7 +1,8 @@
-"""Which entries may score as high as a bar: collected over all tiles, on all cores.
+"""Which entries reach a bar by their exact scores: collected over all tiles, on all cores.
 
 How a tile is compared with the queries is the business of products.py (floating point) and
-whole_numbers.py (int8); both are `Asked` here.
+whole_numbers.py (int8); both are `Asked` here. They name candidates, which are scored while the
+tile is in the cache: an entry that is read again later costs ten times as much.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knnlm.datastore import Column
+from knnlm.search.scores import score_pairs, wide_states
+from knnlm.similarity import Metric
 from knnlm.workers import core_count, on_all_cores
 
 TILE_ENTRIES = 1 << 11
@@ -21,38 +24,60 @@ PRODUCT = (1 << 11, 1 << 9)
 Floats = NDArray[np.float32]
 
 
-class Pairs(NamedTuple):
+def tile_size(keys: Column) -> int:
+    """How many entries a tile has at most."""
+    return min(TILE_ENTRIES, len(keys))
+
+
+def tile_starts(keys: Column) -> range:
+    """The first entries of all tiles."""
+    return range(0, len(keys), TILE_ENTRIES)
+
+
+def tile_states(keys: Column, start: int) -> NDArray[Any]:
+    """The stored states of one tile."""
+    return keys.read(start, start + TILE_ENTRIES)
+
+
+class Candidates(NamedTuple):
     """Pairs of a query and an entry of one tile that may reach the query's bar.
 
     Attributes:
+        start: The first entry of the tile.
+        states: (N, D) its stored states.
         queries: (P,) numbers of queries.
-        ids: (P,) the entries.
-        above: (P,) by how much the score exceeds the bar at most, or thereabouts.
+        columns: (P,) entries of the tile.
         longest: The greatest ‖w-c‖ in the tile.
     """
 
-    queries: NDArray[np.integer[Any]]
-    ids: NDArray[np.int64]
-    above: Floats
+    start: int
+    states: NDArray[Any]
+    queries: NDArray[np.int64]
+    columns: NDArray[np.int64]
     longest: float
+
+    def scores(self, metric: Metric, queries: Floats) -> Floats:
+        """Their exact scores."""
+        return score_pairs(metric, queries, self.queries, wide_states(self.states), self.columns)
 
 
 class Reached(NamedTuple):
-    """Pairs of a query and an entry that may reach its bar, sorted by query.
+    """Pairs of a query and an entry that reaches its bar, sorted by query.
 
     Attributes:
         ends: (Q,) where the pairs of each query end.
         ids: (P,) the entries.
-        above: (P,) as in `Pairs`.
-        crowded: (Q,) queries that too many entries reached, or that have no bound; they have no
-            pairs.
+        scores: (P,) exact.
+        crowded: (Q,) queries that too many entries reached; they have no pairs.
+        unbounded: (Q,) queries that were not asked; they have no pairs.
         longest: The greatest ‖w-c‖ of all entries.
     """
 
     ends: NDArray[np.int64]
     ids: NDArray[np.int64]
-    above: Floats
+    scores: Floats
     crowded: NDArray[np.bool_]
+    unbounded: NDArray[np.bool_]
     longest: float
 
 
@@ -69,8 +94,8 @@ class Asked(Protocol):
         """Ask for the entries whose score may be `bars` or more."""
         ...
 
-    def pairs(self, keys: Column, starts: Iterable[int]) -> Iterator[Pairs]:
-        """Pairs of the tiles that begin at `starts`: none is missing that reaches its bar by more
+    def candidates(self, keys: Column, starts: Iterable[int]) -> Iterator[Candidates]:
+        """Those of the tiles that begin at `starts`: none is missing that reaches its bar by more
         than `tolerance`."""
         ...
 
@@ -82,42 +107,63 @@ class Asked(Protocol):
         """By how much the score of an entry whose exact score reaches `bars` may be off."""
         ...
 
-    def upper(self, above: Floats) -> Floats:
-        """`above`, raised by what its own rounding may have taken from it."""
-        ...
+
+class _Part(NamedTuple):
+    """Pairs of one tile that reach their bars."""
+
+    queries: NDArray[np.uint16]
+    ids: NDArray[np.int64]
+    scores: Floats
+    longest: float
 
 
-def entries_above(asked: Asked, keys: Column, most: int) -> Reached:
-    """All entries that may reach the bars of the queries.
+def entries_above(
+    asked: Asked,
+    metric: Metric,
+    queries: Floats,
+    bars: NDArray[np.floating[Any]],
+    keys: Column,
+    most: int,
+) -> Reached:
+    """All entries whose exact scores reach the bars of the queries.
 
     Args:
-        asked: At most 65,536 queries with their bars; those of crowded queries are withdrawn.
+        asked: The queries, asked for bars that are lower by what a product may be off. Those of
+            crowded queries are withdrawn.
+        metric: "l2" or "ip".
+        queries: (Q, D), at most 65,536.
+        bars: (Q,).
         keys: The stored states.
         most: A query that more entries reach is crowded: its pairs are dropped, so that a million
             equal states take no memory.
     """
-    starts = iter(range(0, len(keys), TILE_ENTRIES))  # each thread takes the next one
+    starts = iter(tile_starts(keys))  # each thread takes the next one
 
-    def work(_: int) -> list[Pairs]:
-        pairs, count = [], np.zeros(len(asked), np.int64)  # a thread's own: sums would race
-        for each in asked.pairs(keys, starts):
-            count += np.bincount(each.queries, minlength=len(count))
-            if len(each.queries) and count.max() > most:
+    def work(_: int) -> list[_Part]:
+        parts, count = [], np.zeros(len(asked), np.int64)  # a thread's own: sums would race
+        for tile in asked.candidates(keys, starts):
+            scores = tile.scores(metric, queries)
+            kept = np.flatnonzero(scores >= bars[tile.queries])
+            numbers = tile.queries[kept]
+            count += np.bincount(numbers, minlength=len(count))
+            if len(numbers) and count.max() > most:
                 asked.withdraw(np.flatnonzero(count > most))
-            pairs.append(each._replace(queries=each.queries.astype(np.uint16)))
-        return pairs
+            ids = tile.columns[kept] + tile.start
+            parts.append(_Part(numbers.astype(np.uint16), ids, scores[kept], tile.longest))
+        return parts
 
-    pairs = [each for some in on_all_cores(work, range(core_count())) for each in some]
-    queries = np.concatenate([each.queries for each in pairs])
-    count = np.bincount(queries, minlength=len(asked))
-    crowded = (count > most) | asked.unbounded
-    order = np.argsort(queries, kind="stable")  # a radix sort: numbers of queries have 16 bits
+    parts = [each for some in on_all_cores(work, range(core_count())) for each in some]
+    numbers = np.concatenate([each.queries for each in parts])
+    count = np.bincount(numbers, minlength=len(asked))
+    crowded = count > most
+    order = np.argsort(numbers, kind="stable")  # a radix sort: numbers of queries have 16 bits
     if crowded.any():
-        order = order[~crowded[queries[order]]]
-    ids = np.concatenate([each.ids for each in pairs])[order]
-    above = np.concatenate([each.above for each in pairs])[order]
+        order = order[~crowded[numbers[order]]]
+    ids = np.concatenate([each.ids for each in parts])[order]
+    scores = np.concatenate([each.scores for each in parts])[order]
     ends = np.cumsum(np.where(crowded, 0, count))
-    return Reached(ends, ids, above, crowded, max(each.longest for each in pairs))
+    longest = max(each.longest for each in parts)
+    return Reached(ends, ids, scores, crowded, asked.unbounded, longest)
 
 
 def chunks(queries: int, entries: int) -> Iterator[tuple[slice, slice]]:
@@ -129,3 +175,26 @@ def chunks(queries: int, entries: int) -> Iterator[tuple[slice, slice]]:
                 slice(row, min(row + rows, queries)),
                 slice(column, min(column + columns, entries)),
             )
+
+
+def pairs_of(
+    mask: NDArray[np.bool_], rows: slice, columns: slice
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows and columns where the flat mask of one product is true.
+
+    That is rare, so eight numbers are looked at at once.
+    """
+    width, whole = columns.stop - columns.start, len(mask) // 8 * 8
+    groups = np.flatnonzero(mask[:whole].view(np.uint64))
+    group, bit = np.nonzero(mask[:whole].reshape(-1, 8)[groups])
+    rest = np.flatnonzero(mask[whole:]) + whole
+    row, column = np.divmod(np.concatenate([8 * groups[group] + bit, rest]), width)
+    return row + rows.start, column + columns.start
+
+
+def joined(
+    pairs: list[tuple[NDArray[np.int64], NDArray[np.int64]]],
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Pairs of several products."""
+    rows, columns = zip(*pairs, strict=True)
+    return np.concatenate(rows), np.concatenate(columns)

@@ -99,15 +99,6 @@ def scan_above(
                 yield np.sort(ids)
 
 
-def scan_all(query: Floats, states: NDArray[np.float16], metric: Metric) -> Floats:
-    """The scores of a query (D,) and states (K, D)."""
-    with _scanners(query[None], metric) as (scanner,):
-        _, values = _in_range(
-            scanner, _Piece(states, 0), float(from_distance(metric, np.array(_WORST)))
-        )
-    return from_distance(metric, values)
-
-
 class _Piece(NamedTuple):
     """Some stored states of one part, and the id of the first of them."""
 

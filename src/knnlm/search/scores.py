@@ -1,19 +1,19 @@
-"""Exact scores of entries that are named by id: one definition, whoever asks.
+"""Exact scores of pairs of a query and an entry: one definition, whoever asks.
 
-fp16 states of a datastore are scored as the scanner of scan.py sums them, straight from fp16; other
-states by similarity.py. Both sum differences (L2) or products in fp32.
+Differences (L2) or products are summed in fp32, by one function of FAISS for every pair. A pair's
+score does not depend on what else is scored with it.
 """
 
 import threading
-from typing import Any, Protocol
+from typing import Any, Protocol, assert_never
 
+import faiss
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from knnlm.datastore import Column
-from knnlm.search.scan import FP16, scan_all
-from knnlm.similarity import Metric, score_states
-from knnlm.workers import on_all_cores
+from knnlm.similarity import Metric, from_distance
+from knnlm.workers import has_one_core, on_all_cores
 
 _STATES_AT_ONCE = 1 << 10
 
@@ -57,25 +57,67 @@ def score_row(
 ) -> NDArray[np.float32]:
     """Exact similarities of one query (D,) to entries (K,); states are read in their order."""
     order, scores = np.argsort(ids), np.empty(len(ids), np.float32)
-    if isinstance(keys, Column) and keys.type.dtype == FP16:
-        states = keys.gather(ids[order], _scratch.rows(len(ids), keys.type.width))
-        scores[order] = scan_all(query, states, metric)
-    else:
-        scores[order] = score_states(metric, query[None], keys.gather(ids[order])[None])[0]
+    wide = wide_states(keys.gather(ids[order]))
+    every = np.arange(len(ids))
+    scores[order] = score_pairs(metric, query[None], np.zeros_like(every), wide, every)
     return scores
 
 
+def score_pairs(
+    metric: Metric,
+    queries: NDArray[np.float32],
+    rows: NDArray[np.int64],
+    states: NDArray[np.float32],
+    columns: NDArray[np.int64],
+) -> NDArray[np.float32]:
+    """Exact similarities of queries[rows] to states[columns], pair by pair.
+
+    Args:
+        metric: "l2" or "ip".
+        queries: (Q, D), contiguous.
+        rows: (P,) numbers of queries.
+        states: (N, D), contiguous.
+        columns: (P,) numbers of states.
+
+    Returns:
+        (P,) float32.
+    """
+    if has_one_core() and not _scratch.one_core:
+        faiss.omp_set_num_threads(1)  # of this thread
+        _scratch.one_core = True
+    values = np.empty(len(rows), np.float32)
+    match metric:
+        case "l2":
+            score = _FAISS.pairwise_indexed_L2sqr
+        case "ip":
+            score = _FAISS.pairwise_indexed_inner_product
+        case _:
+            assert_never(metric)
+    rows, columns = (np.ascontiguousarray(numbers, np.int64) for numbers in (rows, columns))
+    arrays = (queries, rows, states, columns, values)
+    score(queries.shape[1], len(rows), *(faiss.swig_ptr(array) for array in arrays))
+    return from_distance(metric, values)
+
+
+def wide_states(states: NDArray[Any]) -> NDArray[np.float32]:
+    """Stored states in fp32, contiguous: in memory that this thread's next call writes over."""
+    if states.dtype == np.float32 and states.flags.c_contiguous:
+        return states
+    if len(_scratch.memory) < states.size:
+        _scratch.memory = torch.empty(states.size)
+    wide = _scratch.memory[: states.size].view(states.shape)
+    wide.copy_(torch.from_numpy(np.ascontiguousarray(states)))
+    memory: NDArray[np.float32] = wide.numpy()
+    return memory
+
+
 class _Scratch(threading.local):
-    """Memory that each thread reads states into: fresh memory would cost as much as the reading."""
+    """Memory that each thread converts states into: fresh memory would cost as much as the work."""
 
     def __init__(self) -> None:
-        self.memory = np.empty(0, FP16)
-
-    def rows(self, count: int, width: int) -> NDArray[np.float16]:
-        """Some rows of it."""
-        if len(self.memory) < count * width:
-            self.memory = np.empty(count * width, FP16)
-        return self.memory[: count * width].reshape(count, width)
+        self.memory = torch.empty(0)
+        self.one_core = False
 
 
 _scratch = _Scratch()
+_FAISS: Any = faiss  # its type hints do not know all that it has

@@ -29,7 +29,16 @@ from knnlm.search.products import (
     centered_states,
     sum_tolerance,
 )
-from knnlm.search.reached import PRODUCT, TILE_ENTRIES, Floats, Pairs, chunks
+from knnlm.search.reached import (
+    PRODUCT,
+    Candidates,
+    Floats,
+    chunks,
+    joined,
+    pairs_of,
+    tile_size,
+    tile_states,
+)
 
 _MOST = 127
 _FACTOR_COLUMNS = 4
@@ -128,30 +137,20 @@ class WholeQuestions(NamedTuple):
         """What rounding hides is in the products: only sums in fp32 may be off."""
         return sum_tolerance(self.space, self.lengths.astype(np.float64), bars, longest)
 
-    def upper(self, above: Floats) -> Floats:
-        """`above` is a bound already, up to its conversion to fp32."""
-        return above * np.float32(_UP)
-
-    def pairs(self, keys: Column, starts: Iterable[int]) -> Iterator[Pairs]:
-        """Pairs of the tiles that begin at `starts`, one product after the other."""
-        buffers = _buffers(self, min(TILE_ENTRIES, len(keys)))
+    def candidates(self, keys: Column, starts: Iterable[int]) -> Iterator[Candidates]:
+        """Those of the tiles that begin at `starts`."""
+        buffers = _buffers(self, tile_size(keys))
         for start in starts:
-            states = keys.read(start, start + TILE_ENTRIES)
+            states = tile_states(keys, start)
             tile, unbounded, longest = self._tile(states, buffers)
+            asked = np.flatnonzero(~self.unbounded) if len(unbounded) else unbounded
+            hits = [(np.repeat(asked, len(unbounded)), np.tile(unbounded, len(asked)))]
             for rows, columns in chunks(len(self.matrix), len(tile)):
                 some, piece = self.matrix[rows], tile[columns]
                 product = buffers.product[: len(some) * len(piece)]
                 torch._int_mm(some, piece.T, out=product.view(len(some), len(piece)))
-                scores = product.numpy()
-                hits = _set_bits(scores >= 0)
-                queries, ids = np.divmod(hits, len(piece))
-                above = scores[hits] * np.float32(self.unit)
-                yield Pairs(queries + rows.start, ids + (start + columns.start), above, longest)
-            if len(unbounded):
-                queries, ids = (
-                    each.ravel() for each in np.meshgrid(np.arange(len(self.matrix)), unbounded)
-                )
-                yield Pairs(queries, ids + start, np.full(len(ids), np.inf, np.float32), longest)
+                hits.append(pairs_of(product.numpy() >= 0, rows, columns))
+            yield Candidates(start, states, *joined(hits), longest)
 
     def _tile(
         self, states: NDArray[Any], buffers: "_Buffers"
@@ -229,15 +228,6 @@ def _write_spread(columns: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     for number, column in enumerate(columns.unbind(1)):
         column.copy_(torch.div(whole + number, count, rounding_mode="floor"))
     return fits
-
-
-def _set_bits(mask: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Where a mask is true, if that is rare: eight at a time are looked at first."""
-    whole = len(mask) // 8 * 8
-    groups = np.flatnonzero(mask[:whole].view(np.uint64))
-    rows, columns = np.nonzero(mask[:whole].reshape(-1, 8)[groups])
-    rest = np.flatnonzero(mask[whole:]) + whole
-    return np.concatenate([8 * groups[rows] + columns, rest])
 
 
 class _Buffers(NamedTuple):
