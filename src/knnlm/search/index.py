@@ -44,7 +44,7 @@ from knnlm.search.index_records import (
 from knnlm.search.neighbors import Neighbors, recall, top_k
 from knnlm.similarity import Metric, checked_metric, from_distance
 
-_SEARCHED_AT_ONCE = 1 << 10
+_SEARCHED_AT_ONCE = 1 << 11
 
 
 class Index(NamedTuple):

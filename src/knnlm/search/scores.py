@@ -12,10 +12,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from knnlm.datastore import Column
 from knnlm.similarity import Metric, from_distance
 from knnlm.workers import has_one_core, on_all_cores
 
 _STATES_AT_ONCE = 1 << 10
+_TILE_ENTRIES = 1 << 11
+_PAIRS_OF_A_TILE = 1 << 10
+"""From so many pairs a tile on, all of it is read: reading half of it by id takes as long."""
 
 
 class StatesById(Protocol):
@@ -40,7 +44,10 @@ def score_entries(
     Returns:
         (B, K) float32; -inf where the id is missing.
     """
-    asked, scores = np.ascontiguousarray(queries, np.float32), np.empty(ids.shape, np.float32)
+    asked = np.ascontiguousarray(queries, np.float32)
+    if isinstance(keys, Column) and ids.size * _TILE_ENTRIES >= _PAIRS_OF_A_TILE * len(keys):
+        return _score_by_tiles(metric, asked, ids, keys)
+    scores = np.empty(ids.shape, np.float32)
 
     def score_piece(piece: tuple[int, int]) -> None:
         row, some = piece[0], slice(piece[1], piece[1] + _STATES_AT_ONCE)
@@ -50,6 +57,30 @@ def score_entries(
     pieces = [(row, start) for row in range(len(ids)) for start in starts]
     on_all_cores(score_piece, pieces)
     return np.where(ids < 0, np.float32(-np.inf), scores)
+
+
+def _score_by_tiles(
+    metric: Metric, queries: NDArray[np.float32], ids: NDArray[np.integer], keys: Column
+) -> NDArray[np.float32]:
+    """The same, a tile of entries after the other: where many pairs share a tile, reading all of it
+    once is faster than reading entries in the order of queries."""
+    flat, scores = ids.ravel(), np.full(ids.size, -np.inf, np.float32)
+    tiles = -(-len(keys) // _TILE_ENTRIES)
+    tile_of = np.where(flat < 0, tiles, flat // _TILE_ENTRIES)
+    small = tile_of.astype(np.uint16) if tiles < 1 << 16 else tile_of  # 16 bits: a radix sort
+    order = np.argsort(small, kind="stable")
+    edges = np.cumsum(np.bincount(tile_of, minlength=tiles + 1))
+
+    def score_tile(tile: int) -> None:
+        pairs, start = order[edges[tile] - counts[tile] : edges[tile]], tile * _TILE_ENTRIES
+        if len(pairs):
+            states = wide_states(keys.read(start, start + _TILE_ENTRIES))
+            rows, columns = pairs // ids.shape[1], flat[pairs] - start
+            scores[pairs] = score_pairs(metric, queries, rows, states, columns.astype(np.int64))
+
+    counts = np.diff(edges, prepend=0)
+    on_all_cores(score_tile, range(tiles))
+    return scores.reshape(ids.shape)
 
 
 def score_row(
