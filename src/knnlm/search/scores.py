@@ -5,6 +5,7 @@ score does not depend on what else is scored with it.
 """
 
 import threading
+from itertools import pairwise
 from typing import Any, Protocol, assert_never
 
 import faiss
@@ -14,9 +15,11 @@ from numpy.typing import NDArray
 
 from knnlm.datastore import Column
 from knnlm.similarity import Metric, from_distance
-from knnlm.workers import has_one_core, on_all_cores
+from knnlm.workers import core_count, has_one_core, on_all_cores
 
-_STATES_AT_ONCE = 1 << 10
+_STATES_AT_ONCE = 1 << 11
+_WORTH_A_THREAD = 1 << 9
+"""Entries of one query that another thread may score."""
 _TILE_ENTRIES = 1 << 11
 _PAIRS_OF_A_TILE = 1 << 10
 """From so many pairs a tile on, all of it is read: reading half of it by id takes as long."""
@@ -47,15 +50,23 @@ def score_entries(
     asked = np.ascontiguousarray(queries, np.float32)
     if isinstance(keys, Column) and ids.size * _TILE_ENTRIES >= _PAIRS_OF_A_TILE * len(keys):
         return _score_by_tiles(metric, asked, ids, keys)
-    scores = np.empty(ids.shape, np.float32)
+    order = np.argsort(ids, axis=1)  # states are read in the order they lie in
+    ordered, scores = np.take_along_axis(ids, order, axis=1), np.empty(ids.shape, np.float32)
 
-    def score_piece(piece: tuple[int, int]) -> None:
-        row, some = piece[0], slice(piece[1], piece[1] + _STATES_AT_ONCE)
-        scores[row, some] = score_row(metric, asked[row], np.maximum(ids[row, some], 0), keys)
+    def score_piece(piece: tuple[int, int, int]) -> None:
+        row, start, stop = piece
+        some = np.maximum(ordered[row, start:stop], 0)
+        scores[row, order[row, start:stop]] = score_row(metric, asked[row], some, keys)
 
-    starts = range(0, ids.shape[1], _STATES_AT_ONCE)
-    pieces = [(row, start) for row in range(len(ids)) for start in starts]
-    on_all_cores(score_piece, pieces)
+    cuts = -(-ids.shape[1] // _STATES_AT_ONCE)
+    if len(ids) < core_count():
+        cuts = max(cuts, min(core_count(), ids.shape[1] // _WORTH_A_THREAD))
+    edges = np.linspace(0, ids.shape[1], cuts + 1).astype(int).tolist()
+    pieces = [(row, *ends) for row in range(len(ids)) for ends in pairwise(edges)]
+    if len(pieces) == 1:
+        score_piece(pieces[0])
+    else:
+        on_all_cores(score_piece, pieces)
     return np.where(ids < 0, np.float32(-np.inf), scores)
 
 
@@ -86,12 +97,11 @@ def _score_by_tiles(
 def score_row(
     metric: Metric, query: NDArray[np.float32], ids: NDArray[np.integer], keys: StatesById
 ) -> NDArray[np.float32]:
-    """Exact similarities of one query (D,) to entries (K,); states are read in their order."""
-    order, scores = np.argsort(ids), np.empty(len(ids), np.float32)
-    wide = wide_states(keys.gather(ids[order]))
+    """Exact similarities of one query (D,) to entries (K,), fastest where these are sorted."""
     every = np.arange(len(ids))
-    scores[order] = score_pairs(metric, query[None], np.zeros_like(every), wide, every)
-    return scores
+    return score_pairs(
+        metric, query[None], np.zeros_like(every), wide_states(keys.gather(ids)), every
+    )
 
 
 def score_pairs(
