@@ -31,7 +31,28 @@ def measure(setting: Setting) -> dict[str, Any]:
     """Seconds for 200K tokens of search and sweep, and the share."""
     rows = [_made_up(setting)]
     rows += [_real(pair.name, *pair.open(), setting) for pair in setting.stores]
-    return {"sweeps": rows}
+    return {"sweeps": rows, "tables": [_table(rows)]}
+
+
+def _table(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Seconds for 200,000 tokens, and the share of the search's."""
+    return {
+        "title": f"At most {_AIM:.0%} of the search is the aim. Coverage is the share of tokens "
+        "whose target has a neighbor.",
+        "head": ["", "coverage", "sweep, s", "search", "search, s", "share"],
+        "rows": [
+            [
+                row["subject"],
+                f"{row['coverage']:.2f}",
+                f"{row['sweep_seconds_for_200k'][1]:,.0f}",
+                search["search"],
+                f"{search['seconds_for_200k'][1]:,.0f}",
+                f"{search['share']:.1%}",
+            ]
+            for row in rows
+            for search in row["searches"]
+        ],
+    }
 
 
 def _made_up(setting: Setting) -> dict[str, Any]:
