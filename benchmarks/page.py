@@ -37,8 +37,9 @@ HEAD = """# Benchmarks
 
 `make bench` times ours and its rivals in turn, in one process, and writes one record a case; this
 page is made from [the records](results/benchmarks) by `benchmarks/page.py`. Ratios are medians over
-rounds, with the least and the greatest; above 1 ours is faster. Times are of one machine and of the
-minute they were taken in, ratios less so.
+rounds, with the least and the greatest; above 1 ours is faster. The machine was a virtual one on a
+busy host, which took about a fifth of its time away while these records were made: times are rough,
+ratios less so. Indexes, building and growth have no record yet.
 """
 
 

@@ -23,7 +23,7 @@ import torch
 from knnlm.datastore import open_entries
 from knnlm.search import Neighbors, build_index, exact_search, recall
 from knnlm.search.faiss_index import faiss_metric
-from knnlm.search.products import fastest_dtype
+from knnlm.search.precision import fastest_dtype
 from knnlm.similarity import as_float32, checked_metric
 
 

@@ -3,6 +3,8 @@
 import json
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -50,6 +52,11 @@ def test_the_guides_clusters_are_what_the_record_says() -> None:
     assert (
         table(clusters_table(json.loads((DOCS / "results" / "clusters.json").read_text()))) in GUIDE
     )
+
+
+def test_the_benchmarks_page_is_what_the_records_say() -> None:
+    script = DOCS.parent / "benchmarks" / "page.py"
+    assert subprocess.run([sys.executable, script, "--check"], check=False).returncode == 0
 
 
 def test_the_servers_numbers_are_what_the_record_says() -> None:
