@@ -14,17 +14,19 @@ from knnlm.components import row_scores
 from knnlm.datastore import Column, ColumnType
 from knnlm.search import exact_search
 from knnlm.search.faiss_index import faiss_metric
+from knnlm.search.scores import score_row
 from knnlm.similarity import Metric
 from knnlm.training import ComponentSpec, initial_module
 
 STATES = np.random.default_rng(0).normal(size=(40, 4)).astype(np.float32)
 QUERIES = STATES[:3]
+TYPE = ColumnType("<f4", 4)
 PLACES: dict[str, Callable[[Metric], Any]] = {
     "equation": lambda m: equation.similarity(STATES.astype(float), QUERIES.astype(float), m),
-    "score_states": lambda m: similarity.score_states(m, QUERIES, STATES[None, :5].repeat(3, 0)),
+    "scores": lambda m: score_row(m, QUERIES[0], np.arange(5), Column([STATES], TYPE)),
     "from_distance": lambda m: similarity.from_distance(m, QUERIES),
     "faiss": faiss_metric,
-    "exact search": lambda m: exact_search(QUERIES, Column([STATES], ColumnType("<f4", 4)), 2, m),
+    "exact search": lambda m: exact_search(QUERIES, Column([STATES], TYPE), 2, m),
     "head": lambda m: row_scores(torch.from_numpy(STATES), torch.from_numpy(QUERIES), m, 1.0),
     "start of a head": lambda m: initial_module(ComponentSpec(metric=m), torch.from_numpy(STATES)),
 }

@@ -69,28 +69,3 @@ def longest_state(keys: Column) -> float:
             default=0.0,
         )
     return keys.longest
-
-
-def score_states(
-    metric: Metric, queries: NDArray[Any], states: NDArray[Any]
-) -> NDArray[np.float32]:
-    """Similarities of queries to states of their own, from differences, not expansions.
-
-    Args:
-        metric: "l2" or "ip".
-        queries: (B, D).
-        states: (B, K, D); K states for each query.
-
-    Returns:
-        (B, K) float32.
-    """
-    q = np.asarray(queries, np.float32)
-    w = as_float32(states)
-    match metric:
-        case "l2":
-            w -= q[:, None, :]
-            return -np.einsum("bkd,bkd->bk", w, w)
-        case "ip":
-            return np.einsum("bkd,bd->bk", w, q)
-        case _:
-            assert_never(metric)

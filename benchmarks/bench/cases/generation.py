@@ -30,7 +30,7 @@ def measure(setting: Setting) -> dict[str, Any]:
 
 def _small(setting: Setting) -> StorePair:
     """A small LM, hardly trained, and the documentation of this Python."""
-    preset = preset_named("demo" if setting.quick else "laptop")
+    preset = preset_named("demo")
     name = f"small LM, {preset.width} wide"
     model, store, queries = (
         setting.work / f"generation-{preset.name}-{part}" for part in ("model", "store", "queries")

@@ -157,10 +157,20 @@ def ask(space: Space, queries: Floats) -> Questions:
     centered, constant, lengths = around_center(space, queries)
     matrix[:, :width] = centered
     rounded = torch.linalg.vector_norm(centered - matrix[:, :width], dim=1)
-    if space.metric == "l2":
-        matrix[:, :width] *= 2
+    matrix[:, :width] *= factor(space.metric)
     matrix[:, width : width + terms] = 1
     return Questions(space, matrix, constant, lengths, rounded.numpy())
+
+
+def factor(metric: Metric) -> int:
+    """a, what products around the center are multiplied by."""
+    match metric:
+        case "l2":
+            return 2
+        case "ip":
+            return 1
+        case _:
+            assert_never(metric)
 
 
 def around_center(space: Space, queries: Floats) -> tuple[torch.Tensor, Floats, Floats]:

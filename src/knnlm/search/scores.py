@@ -145,18 +145,17 @@ def wide_states(states: NDArray[Any]) -> NDArray[np.float32]:
     if states.dtype == np.float32 and states.flags.c_contiguous:
         return states
     if len(_scratch.memory) < states.size:
-        _scratch.memory = torch.empty(states.size)
-    wide = _scratch.memory[: states.size].view(states.shape)
-    wide.copy_(torch.from_numpy(np.ascontiguousarray(states)))
-    memory: NDArray[np.float32] = wide.numpy()
-    return memory
+        _scratch.memory = np.empty(states.size, np.float32)
+    wide = _scratch.memory[: states.size].reshape(states.shape)
+    torch.from_numpy(wide).copy_(torch.from_numpy(np.ascontiguousarray(states)))
+    return wide
 
 
 class _Scratch(threading.local):
     """Memory that each thread converts states into: fresh memory would cost as much as the work."""
 
     def __init__(self) -> None:
-        self.memory = torch.empty(0)
+        self.memory = np.empty(0, np.float32)
         self.one_core = False
 
 

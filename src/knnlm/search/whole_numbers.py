@@ -27,6 +27,7 @@ from knnlm.search.products import (
     Space,
     around_center,
     centered_states,
+    factor,
     sum_tolerance,
 )
 from knnlm.search.reached import (
@@ -96,7 +97,7 @@ class WholeQuestions(NamedTuple):
         unbounded: (Q,) queries that the bound does not hold for.
         digits: Columns of b(w), and of the bar.
         unit: What a product of two steps is in scores.
-        factor: In which parts of a step ‖w-ŵ‖ is counted.
+        parts: In which parts of a step ‖w-ŵ‖ is counted.
         constant: (Q,) e(q).
         lengths: (Q,) ‖q-c‖.
     """
@@ -107,7 +108,7 @@ class WholeQuestions(NamedTuple):
     unbounded: NDArray[np.bool_]
     digits: int
     unit: float
-    factor: float
+    parts: float
     constant: Floats
     lengths: Floats
 
@@ -162,7 +163,7 @@ class WholeQuestions(NamedTuple):
         whole = torch.round(centered, out=buffers.whole[: len(states)]).clamp_(-_MOST, _MOST)
         matrix = buffers.matrix[: len(states)]
         matrix[:, : edges[0]] = whole
-        error = torch.linalg.vector_norm(centered.sub_(whole), dim=1) * (_UP * self.factor)
+        error = torch.linalg.vector_norm(centered.sub_(whole), dim=1) * (_UP * self.parts)
         size = torch.linalg.vector_norm(whole, dim=1) * (_UP * _size_factor(grid))
         units = (b.double() / (_MOST * self.unit)).ceil()
         fits = _write_spread(matrix[:, edges[0] : edges[1]], error.ceil())
@@ -182,20 +183,20 @@ def ask_whole(space: Space, grid: Grid, queries: Floats) -> WholeQuestions:
     step = _step(stretched)
     stretched /= step
     whole = stretched.round().clamp_(-_MOST, _MOST)
-    unit = (2 if space.metric == "l2" else 1) * step * grid.step
+    unit = factor(space.metric) * step * grid.step
     usual = max(float(np.median(np.abs(constant))), grid.size)
     digits = int(np.clip(math.ceil(_ROOM * usual / (_MOST**2 * unit)), *_DIGITS))
     size = torch.linalg.vector_norm(stretched, dim=1) * _UP
     error = torch.linalg.vector_norm(stretched - whole, dim=1) * _UP
-    factor = _ROOM * max(float(size.median()), 1.0) / _MOST
+    parts = _ROOM * max(float(size.median()), 1.0) / _MOST
     columns = len(space.center) + 2 * _FACTOR_COLUMNS + 2 * digits
     matrix = torch.zeros(len(queries), columns, dtype=torch.int8)
     unbounded = np.zeros(len(queries), bool)
-    asked = WholeQuestions(space, grid, matrix, unbounded, digits, unit, factor, constant, lengths)
+    asked = WholeQuestions(space, grid, matrix, unbounded, digits, unit, parts, constant, lengths)
     edges = asked.edges
     matrix[:, : edges[0]] = whole
     matrix[:, edges[2] : edges[3]] = _MOST
-    fits = _write_repeated(matrix[:, edges[0] : edges[1]], size / factor)
+    fits = _write_repeated(matrix[:, edges[0] : edges[1]], size / parts)
     fits &= _write_spread(matrix[:, edges[1] : edges[2]], (error / _size_factor(grid)).ceil())
     unbounded[:] = ~fits.numpy()
     return asked

@@ -14,11 +14,11 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from knnlm.datastore.table import Column
+from knnlm.datastore.table import Column, ColumnType
 from knnlm.search import score_entries
 from knnlm.search.index import Index
 from knnlm.search.neighbors import NeighborBlocks, Neighbors, NeighborsInMemory, merge, top_k
-from knnlm.similarity import Metric, score_states
+from knnlm.similarity import Metric
 
 _BLOCK = 1 << 10
 
@@ -71,12 +71,14 @@ def with_zeros(
 ) -> NeighborsInMemory:
     """What exact search would find if `zeros` all-zero entries followed the datastore's `entries`.
     They tie, so ids decide."""
+    width = queries.type.width
+    zero = Column([np.zeros((1, width), np.float32)], ColumnType("<f4", width))
     parts = []
     for start in range(0, len(near), _BLOCK):
         clean = near.read(start, start + _BLOCK)
         asked = queries.read(start, start + _BLOCK)
         count = min(zeros, near.k)
-        score = score_states(metric, asked, np.zeros((len(asked), 1, asked.shape[1]), np.float32))
+        score = score_entries(metric, asked, np.zeros((len(asked), 1), np.int64), zero)
         ids = np.broadcast_to(entries + np.arange(count), (len(asked), count))
         parts.append(merge(clean, Neighbors(ids, np.broadcast_to(score, ids.shape)), near.k))
     return _held(parts)
