@@ -39,7 +39,8 @@ HEAD = """# Benchmarks
 page is made from [the records](results/benchmarks) by `benchmarks/page.py`. Ratios are medians over
 rounds, with the least and the greatest; above 1 ours is faster. The machine was a virtual one on a
 busy host, which took about a fifth of its time away while these records were made: times are rough,
-ratios less so. Indexes, building and growth have no record yet.
+ratios less so. The record of exact search does not say in which precision it multiplied. Indexes,
+building and growth have no record yet.
 """
 
 

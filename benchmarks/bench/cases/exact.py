@@ -11,6 +11,7 @@ from bench.timing import compared, fastest, in_turn, spread
 from knnlm.datastore import Column
 from knnlm.search import exact_search
 from knnlm.search.faiss_index import faiss_metric
+from knnlm.search.precision import fastest_dtype
 from knnlm.similarity import Metric, as_float32, checked_metric
 
 TITLE = "Exact search"
@@ -38,7 +39,11 @@ def measure(setting: Setting) -> dict[str, Any]:
             column = store.key(key)
             rows.append(_many(f"{pair.name}, {key}", column, queries, metric, setting))
             few += _few(f"{pair.name}, {key}", column, queries, metric)
-    return {"comparisons": rows, "tables": [_table(few)] if few else []}
+    return {
+        "products_in": str(fastest_dtype()),
+        "comparisons": rows,
+        "tables": [_table(few)] if few else [],
+    }
 
 
 def _table(few: list[dict[str, Any]]) -> dict[str, Any]:

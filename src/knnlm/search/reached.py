@@ -2,7 +2,7 @@
 
 How a tile is compared with the queries is the business of products.py (floating point) and
 whole_numbers.py (int8); both are `Asked` here. They name candidates, which are scored while the
-tile is in the cache: an entry that is read again later costs ten times as much.
+tile is in the cache, so that no entry is read again later.
 """
 
 from collections.abc import Iterable, Iterator

@@ -22,7 +22,7 @@ _WORTH_A_THREAD = 1 << 9
 """Entries of one query that another thread may score."""
 _TILE_ENTRIES = 1 << 11
 _PAIRS_OF_A_TILE = 1 << 10
-"""From so many pairs a tile on, all of it is read: reading half of it by id takes as long."""
+"""From so many pairs a tile on, all of it is read: an estimate, not fitted."""
 
 
 class StatesById(Protocol):
