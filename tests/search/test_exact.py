@@ -164,6 +164,7 @@ def test_int8_bounds_hold_for_states_of_every_kind(
 ) -> None:
     """Outliers in entries, dimensions and queries: some have no bound."""
     monkeypatch.setattr(exact, "fastest_dtype", lambda: torch.int8)
+    monkeypatch.setattr(exact, "bounds_most", lambda *_: True)
     rng = np.random.default_rng(seed)
     width = int(rng.integers(3, 40))
     rows = rng.standard_normal((6_000, width)) * rng.gamma(0.5, 2, width) + rng.normal(0, 9, width)
@@ -240,3 +241,15 @@ def test_queries_that_stay_uncertain_are_searched_to_the_end(
     again = exact_search(queries, column(rows, 3), 900, metric)
     assert np.array_equal(again.ids, near.ids)
     assert np.array_equal(again.scores, near.scores)
+
+
+@pytest.mark.parametrize("metric", ["l2", "ip"])
+def test_states_of_which_many_have_no_bound_are_not_multiplied_in_int8(
+    metric: Metric, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exact, "fastest_dtype", lambda: torch.int8)
+    rng = np.random.default_rng(6)
+    rows = 1 + rng.standard_normal((3_000, 64))
+    assert exact._ways(column(rows.astype(np.float16)), "l2").grid is not None
+    rows[::10] *= 30
+    assert exact._ways(column(rows.astype(np.float16)), metric).grid is None

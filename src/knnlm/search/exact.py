@@ -28,7 +28,7 @@ from knnlm.search.products import Space, ask, guess_bars, some_states, space_of,
 from knnlm.search.reached import Asked, Reached, entries_above, tile_starts
 from knnlm.search.scan import can_scan, scan, scan_above
 from knnlm.search.scores import score_entries
-from knnlm.search.whole_numbers import Grid, ask_whole, grid_of
+from knnlm.search.whole_numbers import Grid, ask_whole, bounds_most, grid_of
 from knnlm.similarity import Metric, longest_state
 from knnlm.workers import on_all_cores
 
@@ -166,7 +166,8 @@ def _ways(keys: Column, metric: Metric) -> _Ways:
     if fastest != torch.int8:
         return _Ways(space_of(states, metric, fastest), None)
     space = space_of(states, metric, torch.float32)
-    return _Ways(space, grid_of(space, states))
+    grid = grid_of(space, states)
+    return _Ways(space, grid if bounds_most(space, grid, states) else None)
 
 
 def _multiplied(queries: Floats, keys: Column, k: int, metric: Metric) -> Neighbors:

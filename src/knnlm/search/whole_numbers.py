@@ -49,6 +49,7 @@ _CUT = 0.9999
 """The share of all numbers that is not cut off."""
 _ROOM = 4
 """A number of a query or an entry may be so many times as large as is usual."""
+_MOST_UNBOUNDED = 0.02
 _UP = 1 + 1e-5
 """What fp32 may have rounded away of a number that must not be too small."""
 
@@ -77,14 +78,27 @@ def grid_of(space: Space, states: Floats) -> Grid:
     stretched = centered / stretch
     step = _step(stretched)
     usual = float(torch.linalg.vector_norm(stretched, dim=1).median()) / step
+    return Grid(stretch, step, max(usual, 1.0), float(_sizes(space, centered).median()))
+
+
+def bounds_most(space: Space, grid: Grid, states: Floats) -> bool:
+    """Whether nearly all states fit their columns: the others are candidates of every query, which
+    costs more than int8 saves where they are many."""
+    centered = torch.from_numpy(states) - space.center
+    long = torch.linalg.vector_norm(centered / grid.stretch, dim=1) > _ROOM * grid.usual * grid.step
+    long |= _sizes(space, centered) > _ROOM * grid.size
+    return float(long.float().mean()) <= _MOST_UNBOUNDED
+
+
+def _sizes(space: Space, centered: torch.Tensor) -> torch.Tensor:
+    """How large b(w) is."""
     match space.metric:
         case "l2":
-            sizes = centered.square().sum(1)
+            return centered.square().sum(1)
         case "ip":
-            sizes = (centered @ space.center).abs()
+            return (centered @ space.center).abs()
         case _:
             assert_never(space.metric)
-    return Grid(stretch, step, max(usual, 1.0), float(sizes.median()))
 
 
 class WholeQuestions(NamedTuple):
