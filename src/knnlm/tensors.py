@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import safetensors
 import safetensors.torch
 import torch
+from numpy.typing import NDArray
 
 from knnlm.errors import DamagedError
 from knnlm.files import explain_os_errors, write_bytes
@@ -51,3 +53,22 @@ def opened_tensors(path: Path) -> Iterator[Any]:
         raise DamagedError(
             f"{path} is damaged: delete {folder} and run the same command again to start over"
         ) from error
+
+
+def read_only_tensor(values: NDArray[Any]) -> torch.Tensor:
+    """An array as a tensor that shares its memory, also where that may only be read.
+
+    PyTorch knows no tensors that are only read, and warns: whoever gets this one must not write.
+    """
+    if values.flags.writeable:
+        return torch.from_numpy(values)
+    return torch.from_numpy(np.asarray(_Shared(values)))
+
+
+class _Shared:
+    """The memory of an array, described as if it could be written to."""
+
+    def __init__(self, values: NDArray[Any]) -> None:
+        address, _ = values.__array_interface__["data"]
+        self.__array_interface__ = {**values.__array_interface__, "data": (address, False)}
+        self.values = values  # holds the memory

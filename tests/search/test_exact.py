@@ -21,6 +21,14 @@ from tests.arrays import column
 
 # where int8 products are wrong (no instructions for them), they are never used
 DTYPES = [torch.float32, torch.bfloat16, *([torch.int8] if int8_products_are_right() else [])]
+WAYS = ["few", *DTYPES]
+
+
+def search_in(monkeypatch: pytest.MonkeyPatch, way: torch.dtype | str) -> None:
+    """Multiply in this precision, however few queries there are; or as a few queries are."""
+    if isinstance(way, torch.dtype):
+        monkeypatch.setattr(exact, "MOST_QUERIES", 1)
+        monkeypatch.setattr(exact, "fastest_dtype", lambda: way)
 
 
 @pytest.fixture
@@ -30,7 +38,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("metric", ["l2", "ip"])
-@pytest.mark.parametrize("count", [1, 6, 20])  # few are scanned, many multiplied
+@pytest.mark.parametrize("count", [2, 6, 80])  # one is scanned, many multiplied
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
 def test_thousands_of_duplicates_at_the_edge_are_ordered_by_id(
     metric: Metric, count: int, dtype: type[np.floating[Any]]
@@ -51,7 +59,7 @@ def test_thousands_of_duplicates_at_the_edge_are_ordered_by_id(
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("metric", ["l2", "ip"])
 @pytest.mark.parametrize("k", [1, 7, 1500, 4096])
-@pytest.mark.parametrize("count", [1, 16, 17])
+@pytest.mark.parametrize("count", [1, 4, 5, 64, 65])
 def test_blocks_and_k_do_not_change_the_neighbors(metric: Metric, k: int, count: int) -> None:
     rng = np.random.default_rng(1)
     # multiples of a quarter: fp16, fp32 and float64 agree on every sum
@@ -87,14 +95,14 @@ def test_k_out_of_range_is_refused(k: int) -> None:
         exact_search(np.zeros((1, 2), np.float32), column(np.zeros((3, 2), np.float32)), k, "l2")
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("way", WAYS, ids=str)
 @pytest.mark.parametrize("metric", ["l2", "ip"])
 @pytest.mark.parametrize("k", [1, 10, 300])
 def test_products_in_either_precision_give_the_true_neighbors(
-    dtype: torch.dtype, metric: Metric, k: int, monkeypatch: pytest.MonkeyPatch
+    way: torch.dtype | str, metric: Metric, k: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """int8 and bfloat16 have eight bits: most of these scores differ by less than that tells."""
-    monkeypatch.setattr(exact, "fastest_dtype", lambda: dtype)
+    search_in(monkeypatch, way)
     rng = np.random.default_rng(k)
     rows = (5 + rng.standard_normal((20_000, 24)) * rng.gamma(1, 1, 24)).astype(np.float16)
     queries = rows[rng.integers(0, len(rows), 40)] + rng.normal(0, 0.1, (40, 24)).astype(np.float32)
@@ -110,13 +118,13 @@ def test_products_in_either_precision_give_the_true_neighbors(
     assert_allclose(near.scores, truth, rtol=1e-5)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("way", WAYS, ids=str)
 @pytest.mark.parametrize("metric", ["l2", "ip"])
 def test_a_state_stored_very_often_takes_no_memory_and_no_wrong_neighbor(
-    dtype: torch.dtype, metric: Metric, monkeypatch: pytest.MonkeyPatch
+    way: torch.dtype | str, metric: Metric, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More entries reach the bar than are kept: such queries are searched another way."""
-    monkeypatch.setattr(exact, "fastest_dtype", lambda: dtype)
+    search_in(monkeypatch, way)
     searched, real = [], exact._search_above
 
     def counted(*a: Any) -> Any:
@@ -140,7 +148,7 @@ def test_a_state_stored_very_often_takes_no_memory_and_no_wrong_neighbor(
 def test_a_bad_guess_of_the_bar_is_corrected(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(4)
     rows = rng.standard_normal((9_000, 8)).astype(np.float16)
-    queries = rng.standard_normal((20, 8)).astype(np.float32)
+    queries = rng.standard_normal((80, 8)).astype(np.float32)
     truth = exact_search(queries, column(rows), 100, "l2")
     real = products.guess_bars
     for shift in (-1e9, -1.0, 1.0, 1e9):  # every entry reaches it, too many, too few, none
@@ -163,7 +171,7 @@ def test_int8_bounds_hold_for_states_of_every_kind(
     metric: Metric, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Outliers in entries, dimensions and queries: some have no bound."""
-    monkeypatch.setattr(exact, "fastest_dtype", lambda: torch.int8)
+    search_in(monkeypatch, torch.int8)
     monkeypatch.setattr(exact, "bounds_most", lambda *_: True)
     rng = np.random.default_rng(seed)
     width = int(rng.integers(3, 40))
@@ -191,7 +199,9 @@ def test_int8_bounds_hold_for_states_of_every_kind(
     asked.set_bars(bars)
     reached_pairs = {
         (int(q), int(i))
-        for tile in asked.candidates(column(stored, 3), reached.tile_starts(column(stored, 3)))
+        for tile in asked.candidates(
+            column(stored, 3), reached.tile_starts(column(stored, 3), asked.tile)
+        )
         for q, i in zip(tile.queries, tile.columns + tile.start, strict=True)
     }
     margin = asked.tolerance(bars, float(np.linalg.norm(wide, axis=1).max()))[:, None]
@@ -221,16 +231,16 @@ def test_the_precision_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("metric", ["l2", "ip"])
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("way", WAYS, ids=str)
 def test_queries_that_stay_uncertain_are_searched_to_the_end(
-    metric: Metric, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+    metric: Metric, way: torch.dtype | str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With many equal entries at the edge, and a certificate that is never given."""
     rng = np.random.default_rng(5)
     rows = rng.standard_normal((5, 8)).astype(np.float16)[rng.integers(0, 5, 4000)]
     queries = rng.standard_normal((20, 8)).astype(np.float32)
     near = exact_search(queries, column(rows, 3), 900, metric)
-    monkeypatch.setattr(exact, "fastest_dtype", lambda: dtype)
+    search_in(monkeypatch, way)
     real = exact._attempt
 
     def uncertain(*a: Any) -> Any:

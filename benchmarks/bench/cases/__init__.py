@@ -2,10 +2,11 @@
 
 from types import ModuleType
 
-from bench.cases import building, exact, generation, sweeps
+from bench.cases import building, exact, generation, indexes, sweeps
 
 CASES: dict[str, ModuleType] = {
     "exact": exact,
+    "indexes": indexes,
     "generation": generation,
     "building": building,
     "sweeps": sweeps,

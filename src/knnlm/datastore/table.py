@@ -51,6 +51,11 @@ class Column:
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Rows start … stop-1, as far as they exist."""
+        rows = self.view(start, stop)
+        return rows if rows.flags.owndata else np.array(rows)
+
+    def view(self, start: int, stop: int) -> NDArray[Any]:
+        """The same where they lie, not to be written to; copied only where two parts meet."""
         start, stop = max(start, 0), min(stop, len(self))
         slices = [
             part[max(start - begin, 0) : stop - begin]
@@ -58,7 +63,7 @@ class Column:
             if begin < stop and begin + len(part) > start
         ]
         if len(slices) == 1:
-            return np.array(slices[0])
+            return np.asarray(slices[0])
         return np.concatenate(slices) if slices else np.empty(self.type.shape(0), self.type.dtype)
 
     def all(self) -> NDArray[Any]:

@@ -22,9 +22,18 @@ from numpy.typing import NDArray
 
 from knnlm.datastore import Column
 from knnlm.ranges import check_k
+from knnlm.search.few_queries import MOST_QUERIES, ask_few, few_space
 from knnlm.search.neighbors import Neighbors, merge, top_k
 from knnlm.search.precision import fastest_dtype
-from knnlm.search.products import Space, ask, guess_bars, some_states, space_of, sum_unit
+from knnlm.search.products import (
+    Space,
+    ask,
+    bar_sample,
+    guess_bars,
+    some_states,
+    space_of,
+    sum_unit,
+)
 from knnlm.search.reached import Asked, Reached, entries_above, tile_starts
 from knnlm.search.scan import can_scan, scan, scan_above
 from knnlm.search.scores import score_entries
@@ -148,20 +157,23 @@ class _Attempt(NamedTuple):
 
 
 class _Ways(NamedTuple):
-    """How the entries of a datastore are multiplied: in floating point, and in int8 where that is
-    fastest."""
+    """How the entries of a datastore are multiplied: with a few queries in fp32, with many in
+    floating point, or in int8 where that is fastest."""
 
     space: Space
     grid: Grid | None
 
     def ask(self, queries: Floats) -> Asked:
         """Queries made ready; their bars are still to be set."""
+        if len(queries) <= MOST_QUERIES:
+            return ask_few(self.space._replace(dtype=torch.float32), queries)
         if self.grid is not None:
             return ask_whole(self.space, self.grid, queries)
         return ask(self.space, queries)
 
 
 def _ways(keys: Column, metric: Metric) -> _Ways:
+    """For many queries."""
     states, fastest = some_states(keys), fastest_dtype()
     if fastest != torch.int8:
         return _Ways(space_of(states, metric, fastest), None)
@@ -172,8 +184,13 @@ def _ways(keys: Column, metric: Metric) -> _Ways:
 
 def _multiplied(queries: Floats, keys: Column, k: int, metric: Metric) -> Neighbors:
     """The three steps for many queries."""
-    ways = _ways(keys, metric)
-    guess, lower, longest = guess_bars(ways.space, queries, keys, max(k, _LEAST_REACHED))
+    count = max(k, _LEAST_REACHED)
+    if len(queries) <= MOST_QUERIES:
+        space, sample = few_space(keys, metric, count)
+        ways = _Ways(space, None)
+    else:
+        ways, sample = _ways(keys, metric), bar_sample(keys, count)
+    guess, lower, longest = guess_bars(ways.space, queries, sample, count / len(keys))
     near, certain, crowded, least, longest = _attempt(ways, queries, guess, longest, keys, k)
     again = np.flatnonzero(~certain & ~crowded)
     if len(again) and not can_scan(int((~certain).sum()), keys):
@@ -247,7 +264,7 @@ def _search_above(
     asked, near = ask(wide, queries), _nothing(len(queries), k)
     bars = least - asked.tolerance(least, longest)
     asked.set_bars(bars)
-    for tile in asked.candidates(keys, tile_starts(keys)):
+    for tile in asked.candidates(keys, tile_starts(keys, asked.tile)):
         scores = tile.scores(space.metric, queries)
         for query in np.unique(tile.queries).tolist():
             own = tile.queries == query

@@ -21,6 +21,7 @@ import torch
 from numpy.typing import NDArray
 
 from knnlm.datastore import Column
+from knnlm.search import reached
 from knnlm.search.reached import (
     PRODUCT,
     Candidates,
@@ -28,10 +29,9 @@ from knnlm.search.reached import (
     chunks,
     joined,
     pairs_of,
-    tile_size,
-    tile_states,
 )
 from knnlm.similarity import Metric, as_float32
+from knnlm.tensors import read_only_tensor
 from knnlm.workers import on_all_cores
 
 _UNREACHABLE = 1e30
@@ -68,10 +68,10 @@ class Space(NamedTuple):
         return -(-needed // _COLUMNS_MULTIPLE) * _COLUMNS_MULTIPLE
 
 
-def some_states(keys: Column) -> Floats:
-    """States spread over a datastore: their mean is the center."""
-    rows = np.linspace(0, len(keys) - 1, min(len(keys), CENTER_ENTRIES)).astype(np.int64)
-    return as_float32(keys.gather(rows))
+def some_states(keys: Column, least: int = 0) -> Floats:
+    """States spread over a datastore, at least so many: their mean is the center."""
+    count = min(len(keys), max(least, CENTER_ENTRIES))
+    return as_float32(keys.gather(np.linspace(0, len(keys) - 1, count).astype(np.int64)))
 
 
 def space_of(states: Floats, metric: Metric, dtype: torch.dtype) -> Space:
@@ -101,6 +101,11 @@ class Questions(NamedTuple):
         return len(self.matrix)
 
     @property
+    def tile(self) -> int:
+        """Entries of a tile."""
+        return reached.TILE_ENTRIES
+
+    @property
     def unbounded(self) -> NDArray[np.bool_]:
         """None: rounding has a bound everywhere."""
         return np.zeros(len(self.matrix), bool)
@@ -117,29 +122,15 @@ class Questions(NamedTuple):
             self.matrix[rows, len(self.space.center) + self.space.terms] = -_UNREACHABLE
 
     def tolerance(self, bars: NDArray[np.floating[Any]], longest: float) -> NDArray[np.float64]:
-        """How far the score of an entry may be off whose exact score reaches the bar.
-
-            |q·w - q̂·ŵ| ≤ ‖q-q̂‖·‖w‖ + ‖q̂‖·‖w-ŵ‖              all around the center; ^: rounded
-
-        and what the sums may be off. Under L2 a state that scores `bars` is no longer than
-        ‖q‖ + √-bars, so one far outlier does not matter.
-        """
-        length = self.lengths.astype(np.float64)
-        rounded = self.rounded + self.space.rounding * (length + self.rounded)
-        sums = sum_tolerance(self.space, length, bars, longest)
-        match self.space.metric:
-            case "l2":
-                return 2 * rounded * reach(length, bars, longest) + sums
-            case "ip":
-                return rounded * longest + sums
-            case _:
-                assert_never(self.space.metric)
+        """How far the score of an entry may be off whose exact score reaches the bar."""
+        lengths = self.lengths.astype(np.float64)
+        return product_tolerance(self.space, lengths, self.rounded, bars, longest)
 
     def candidates(self, keys: Column, starts: Iterable[int]) -> Iterator[Candidates]:
         """Those of the tiles that begin at `starts`."""
-        buffers = _buffers(self.space, tile_size(keys))
+        buffers = _buffers(self.space, min(self.tile, len(keys)))
         for start in starts:
-            states = tile_states(keys, start)
+            states = keys.view(start, start + self.tile)
             tile, longest = _tile(self.space, states, buffers)
             hits = []
             for rows, columns in chunks(len(self.matrix), len(tile)):
@@ -195,6 +186,38 @@ def reach(
     return np.minimum(lengths + np.sqrt(np.maximum(-bars, 0)), longest)
 
 
+def product_tolerance(
+    space: Space,
+    lengths: NDArray[np.float64],
+    rounded: NDArray[np.floating[Any]],
+    bars: NDArray[np.floating[Any]],
+    longest: float,
+) -> NDArray[np.float64]:
+    """How far the score of an entry may be off whose exact score reaches the bar.
+
+        |q·w - q̂·ŵ| ≤ ‖q-q̂‖·‖w‖ + ‖q̂‖·‖w-ŵ‖              all around the center; ^: rounded
+
+    and what the sums may be off. Under L2 a state that scores `bars` is no longer than
+    ‖q‖ + √-bars, so one far outlier does not matter.
+
+    Args:
+        space: How they were multiplied.
+        lengths: (Q,) ‖q‖.
+        rounded: (Q,) ‖q-q̂‖.
+        bars: (Q,).
+        longest: The greatest ‖w‖.
+    """
+    hidden = rounded + space.rounding * (lengths + rounded)
+    sums = sum_tolerance(space, lengths, bars, longest)
+    match space.metric:
+        case "l2":
+            return 2 * hidden * reach(lengths, bars, longest) + sums
+        case "ip":
+            return hidden * longest + sums
+        case _:
+            assert_never(space.metric)
+
+
 def sum_tolerance(
     space: Space, lengths: NDArray[np.float64], bars: NDArray[np.floating[Any]], longest: float
 ) -> NDArray[np.float64]:
@@ -215,21 +238,33 @@ def sum_unit(width: int) -> float:
     return float(4 * 2.0**-24 * np.sqrt(width))
 
 
-def guess_bars(
-    space: Space, queries: Floats, keys: Column, count: int
-) -> tuple[Floats, Floats, float]:
-    """Bars that somewhat more than `count` entries should reach, lower ones to be safe, and the
-    greatest ‖w-c‖ of a sample.
-
-    Where a share of the entries reaches the bar, about that share of a random sample does; the rank
-    in the sample is three standard deviations beyond it.
-    """
+def bar_sample(keys: Column, count: int) -> Floats:
+    """Random states: enough to guess from them which bar `count` of all entries reach."""
     sample = min(len(keys), max(_SAMPLE_LEAST, _SAMPLE_HITS * len(keys) // count))
     ids = np.random.default_rng(0).choice(len(keys), sample, replace=False, shuffle=False)
-    tile, longest = _tile(space, keys.gather(np.sort(ids)), _buffers(space, sample))
+    return as_float32(keys.gather(np.sort(ids)))
+
+
+def guess_bars(
+    space: Space, queries: Floats, states: Floats, share: float
+) -> tuple[Floats, Floats, float]:
+    """Bars that somewhat more than a share of the entries should reach, lower ones to be safe, and
+    the greatest ‖w-c‖ of a sample.
+
+    About that share of the sample reaches them; the rank in the sample is three standard deviations
+    beyond it.
+
+    Args:
+        space: How states are multiplied.
+        queries: (Q, D).
+        states: (N, D) a sample of the entries.
+        share: Of the entries.
+    """
+    sample = len(states)
+    tile, longest = _tile(space, states, _buffers(space, sample))
     asked = ask(space, queries)
     asked.set_bars(np.zeros(len(queries)))
-    hits = count * sample / len(keys)
+    hits = share * sample
     ranks = [min(sample, round(times * (hits + 3 * hits**0.5 + 1))) for times in (1, 4)]
     at_once = max(1, _SAMPLE_SCORES // sample)
 
@@ -273,7 +308,7 @@ def centered_states(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """w-c, b(w) and ‖w-c‖ of some stored states; w-c is written into `memory`."""
     centered = memory[: len(states)]
-    centered.copy_(torch.from_numpy(states))
+    centered.copy_(read_only_tensor(states))
     centered -= space.center
     lengths = torch.linalg.vector_norm(centered, dim=1)
     match space.metric:

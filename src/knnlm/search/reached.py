@@ -1,8 +1,8 @@
 """Which entries reach a bar by their exact scores: collected over all tiles, on all cores.
 
-How a tile is compared with the queries is the business of products.py (floating point) and
-whole_numbers.py (int8); both are `Asked` here. They name candidates, which are scored while the
-tile is in the cache, so that no entry is read again later.
+How a tile is compared with the queries is the business of products.py (floating point),
+whole_numbers.py (int8) and few_queries.py; all are `Asked` here. They name candidates, which are
+scored while the tile is in the cache, so that no entry is read again later.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,23 +20,15 @@ TILE_ENTRIES = 1 << 11
 """Entries that are converted at once …"""
 PRODUCT = (1 << 11, 1 << 9)
 """… and the queries and entries of one product, which stays in the cache until it is read."""
+_FEW = 4
+"""Where a tile has so many times as many entries as candidates, only these are converted again."""
 
 Floats = NDArray[np.float32]
 
 
-def tile_size(keys: Column) -> int:
-    """How many entries a tile has at most."""
-    return min(TILE_ENTRIES, len(keys))
-
-
-def tile_starts(keys: Column) -> range:
-    """The first entries of all tiles."""
-    return range(0, len(keys), TILE_ENTRIES)
-
-
-def tile_states(keys: Column, start: int) -> NDArray[Any]:
-    """The stored states of one tile."""
-    return keys.read(start, start + TILE_ENTRIES)
+def tile_starts(keys: Column, size: int) -> range:
+    """The first entries of all tiles of so many entries."""
+    return range(0, len(keys), size)
 
 
 class Candidates(NamedTuple):
@@ -58,6 +50,9 @@ class Candidates(NamedTuple):
 
     def scores(self, metric: Metric, queries: Floats) -> Floats:
         """Their exact scores."""
+        if len(self.columns) * _FEW < len(self.states):
+            some = wide_states(self.states[self.columns])
+            return score_pairs(metric, queries, self.queries, some, np.arange(len(some)))
         return score_pairs(metric, queries, self.queries, wide_states(self.states), self.columns)
 
 
@@ -87,6 +82,11 @@ class Asked(Protocol):
     @property
     def unbounded(self) -> NDArray[np.bool_]:
         """Queries that are not asked, because no bound holds for their scores."""
+        ...
+
+    @property
+    def tile(self) -> int:
+        """Entries of a tile."""
         ...
 
     def __len__(self) -> int: ...
@@ -137,7 +137,7 @@ def entries_above(
         most: A query that more entries reach is crowded: its pairs are dropped, so that a million
             equal states take no memory.
     """
-    starts = iter(tile_starts(keys))  # each thread takes the next one
+    starts = iter(tile_starts(keys, asked.tile))  # each thread takes the next one
 
     def work(_: int) -> list[_Part]:
         parts, count = [], np.zeros(len(asked), np.int64)  # a thread's own: sums would race

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from knnlm.datastore import Column
 from knnlm.similarity import Metric, from_distance
+from knnlm.tensors import read_only_tensor
 from knnlm.workers import core_count, has_one_core, on_all_cores
 
 _STATES_AT_ONCE = 1 << 11
@@ -147,7 +148,7 @@ def wide_states(states: NDArray[Any]) -> NDArray[np.float32]:
     if len(_scratch.memory) < states.size:
         _scratch.memory = np.empty(states.size, np.float32)
     wide = _scratch.memory[: states.size].reshape(states.shape)
-    torch.from_numpy(wide).copy_(torch.from_numpy(np.ascontiguousarray(states)))
+    torch.from_numpy(wide).copy_(read_only_tensor(states))
     return wide
 
 

@@ -23,6 +23,7 @@ import torch
 from numpy.typing import NDArray
 
 from knnlm.datastore import Column
+from knnlm.search import reached
 from knnlm.search.products import (
     Space,
     around_center,
@@ -37,8 +38,6 @@ from knnlm.search.reached import (
     chunks,
     joined,
     pairs_of,
-    tile_size,
-    tile_states,
 )
 
 _MOST = 127
@@ -130,6 +129,11 @@ class WholeQuestions(NamedTuple):
         return len(self.matrix)
 
     @property
+    def tile(self) -> int:
+        """Entries of a tile."""
+        return reached.TILE_ENTRIES
+
+    @property
     def edges(self) -> list[int]:
         """Where each group of columns ends: state, both numbers of the bound, b(w), bar."""
         groups = (len(self.space.center), _FACTOR_COLUMNS, _FACTOR_COLUMNS, self.digits)
@@ -154,9 +158,9 @@ class WholeQuestions(NamedTuple):
 
     def candidates(self, keys: Column, starts: Iterable[int]) -> Iterator[Candidates]:
         """Those of the tiles that begin at `starts`."""
-        buffers = _buffers(self, tile_size(keys))
+        buffers = _buffers(self, min(self.tile, len(keys)))
         for start in starts:
-            states = tile_states(keys, start)
+            states = keys.view(start, start + self.tile)
             tile, unbounded, longest = self._tile(states, buffers)
             asked = np.flatnonzero(~self.unbounded) if len(unbounded) else unbounded
             hits = [(np.repeat(asked, len(unbounded)), np.tile(unbounded, len(asked)))]
