@@ -3,20 +3,23 @@
     .venv/bin/python benchmarks/run.py [CASE …] [--quick] [--store NAME STORE QUERIES]… [--out DIR]
 
 Each case writes DIR/CASE.json and is not measured again while that file is there, so an interrupted
-run resumes; `--again` measures again. With --store, a datastore of a real model is measured too:
-STORE and QUERIES are datastores of two texts under one model, QUERIES built with --logprobs.
---quick takes a minute or two and ends with 1 where ours fell far behind.
+run resumes; `--again` measures again, but for the points of indexes (DIR/work/indexes) and those of
+growth that were measured at this commit (DIR/work/growth/*.json): delete them first. --large adds
+ten million entries to growth. With --store, a datastore of a real model is measured too: STORE and
+QUERIES are datastores of two texts under one model, QUERIES built with --logprobs. --quick takes a
+few minutes and ends with 1 where ours fell far behind.
 """
 
 import argparse
 import json
 import sys
 import time
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 from bench.cases import CASES
-from bench.machine import limits, machine
+from bench.machine import StolenTime, limits, machine
 from bench.setting import Setting, StorePair
 
 FAR_BEHIND = 0.1
@@ -29,7 +32,9 @@ def main() -> int:
     parser.add_argument("case", nargs="*", metavar="CASE", help=", ".join(CASES))
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--again", action="store_true")
+    parser.add_argument("--large", action="store_true")
     parser.add_argument("--store", nargs=3, action="append", default=[])
+    parser.add_argument("--note", help="a sentence about this run, for the page")
     parser.add_argument("--out", type=Path, default=Path("bench"))
     given = parser.parse_args()
     if unknown := [name for name in given.case if name not in CASES]:
@@ -37,18 +42,21 @@ def main() -> int:
     work = given.out / "work"
     work.mkdir(parents=True, exist_ok=True)
     stores = tuple(StorePair(n, Path(s), Path(q)) for n, s, q in given.store)
-    setting = Setting(quick=given.quick, work=work, stores=stores)
+    setting = Setting(quick=given.quick, work=work, stores=stores, large=given.large)
     records = {}
     for name in given.case or CASES:
         file = given.out / f"{name}{'-quick' if given.quick else ''}.json"
         if given.again or not file.is_file():
-            began = time.monotonic()
+            began, stolen = time.monotonic(), StolenTime()
             record = {
                 "case": name,
                 "machine": machine(),
                 "limits": {n: float(f"{v:.4g}") for n, v in limits(given.quick).items()},
                 **CASES[name].measure(setting),
                 "seconds": round(time.monotonic() - began),
+                "date": f"{date.today()}",
+                "stolen": stolen.share(),
+                **({"note": given.note} if given.note else {}),
             }
             unfinished = file.with_suffix(".tmp")
             unfinished.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")

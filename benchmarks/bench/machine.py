@@ -34,6 +34,29 @@ def machine() -> dict[str, Any]:
     }
 
 
+class StolenTime:
+    """How much of the processor's time the host of a virtual machine gives to others, from now."""
+
+    def __init__(self) -> None:
+        self.began = _processor_times()
+
+    def share(self) -> float | None:
+        """The share of the busy time since the beginning; None where the system does not say."""
+        busy, stolen = (
+            now - then for now, then in zip(_processor_times(), self.began, strict=True)
+        )
+        return round(stolen / busy, 3) if busy else None
+
+
+def _processor_times() -> tuple[int, int]:
+    """Busy time of all cores with stolen time, and stolen time alone."""
+    file = Path("/proc/stat")
+    if not file.is_file():
+        return 0, 0
+    user, nice, system, _, _, irq, soft_irq, stolen = map(int, file.read_text().split()[1:9])
+    return user + nice + system + irq + soft_irq + stolen, stolen
+
+
 def limits(quick: bool) -> dict[str, float]:
     """Products a second in three precisions (GFLOP/s), and bytes read a second (GB/s)."""
     size = 1024 if quick else 4096

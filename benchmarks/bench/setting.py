@@ -28,11 +28,13 @@ class Setting:
             falling far behind.
         work: A folder for what a case makes; it is kept, so that a second run finds it.
         stores: Datastores of real models that were given on the command line.
+        large: Whether the sizes go on to ten million entries, where a case says so.
     """
 
     quick: bool
     work: Path
     stores: tuple[StorePair, ...] = field(default=())
+    large: bool = False
 
     @property
     def repeats(self) -> int:

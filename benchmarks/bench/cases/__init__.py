@@ -2,7 +2,7 @@
 
 from types import ModuleType
 
-from bench.cases import building, exact, generation, indexes, sweeps
+from bench.cases import building, exact, generation, growth, indexes, sweeps
 
 CASES: dict[str, ModuleType] = {
     "exact": exact,
@@ -10,4 +10,5 @@ CASES: dict[str, ModuleType] = {
     "generation": generation,
     "building": building,
     "sweeps": sweeps,
+    "growth": growth,
 }
