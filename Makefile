@@ -43,7 +43,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $(STAMP)
 
-# Ours beside its rivals and the machine's limits, in one run; resumes. ARGS=--quick takes a minute or two.
+# Ours beside its rivals and the machine's limits, and growth with size; resumes. ARGS=--quick takes a few minutes.
 bench: $(STAMP)
 	$(BIN)/python benchmarks/run.py $(ARGS)
 

@@ -1,0 +1,261 @@
+"""Plots of the records, for docs/benchmarks.md: ratios, indexes, growth.
+
+Everything is drawn with the library's own style (knnlm.report.svg): colors follow the reader's
+light or dark mode, and the same record gives the same file on the same machine.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+
+from knnlm.report.svg import DASHES, INK, MARKERS, SERIES, drawing, standalone
+
+_AIM = 0.95
+"""The recall that indexes should reach."""
+_RECALLS = (0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
+_FEWEST_RATIOS = 3
+"""A table of fewer needs no plot."""
+_DRAWN_FIRST = (
+    "default, 3 refined",
+    "small, 4 refined",
+    "SQ8",
+    "the paper's IVFPQ",
+    "hnswlib",
+    "usearch",
+    "ScaNN",
+    "the earlier default",
+)
+"""The families of indexes that are drawn in color if they were measured, then others up to as
+many; the rest is faint."""
+_FAINT = 0.3
+_GROWTH = {
+    "seconds": ("seconds", lambda point: point["seconds"][1]),
+    "memory": ("peak anonymous memory, MB", lambda point: point["anonymous_bytes"] / 1e6),
+}
+
+
+class Plot(NamedTuple):
+    """A plot that can be drawn.
+
+    Attributes:
+        name: Of its file, without the suffix.
+        caption: What it shows, for readers who do not see it too.
+        size: Width and height in inches.
+        draw: Draws on an empty figure.
+    """
+
+    name: str
+    caption: str
+    size: tuple[float, float]
+    draw: Callable[[Figure], None]
+
+    def svg(self) -> str:
+        """The contents of its file."""
+        return standalone(drawing(self.name, self.caption, self.size, self.draw))
+
+
+def plots_of(case: str, record: dict[str, Any]) -> list[Plot]:
+    """The plots of a record.
+
+    Args:
+        case: Its name.
+        record: As benchmarks/run.py writes it.
+    """
+    plots = []
+    if len(record.get("comparisons", ())) >= _FEWEST_RATIOS:
+        plots.append(_ratios(case, record["comparisons"]))
+    points = [point for point in record.get("points", ()) if "failed" not in point]
+    if case == "indexes" and points:
+        plots.append(_recall(points))
+        if any(point["perplexity"] is not None for point in points):
+            plots.append(_perplexity(points))
+    if case == "growth" and points:
+        plots += [_growth(quantity, record) for quantity in _GROWTH]
+    return plots
+
+
+def _ratios(case: str, rows: Sequence[dict[str, Any]]) -> Plot:
+    """Medians with the least and the greatest, one line each."""
+    rivals = sorted({row["rival"] for row in rows})
+    several = len(rivals) > 1
+    labels = [row["subject"] + (f"\nbeside {row['rival']}" if several else "") for row in rows]
+
+    def draw(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        for number, row in enumerate(rows):
+            low, middle, high = row["ratio"]
+            missed = row["aim"] is not None and middle < row["aim"]
+            color, marker = SERIES[missed], MARKERS[missed]
+            axes.hlines(number, low, high, color=color, linewidth=2)
+            axes.plot(middle, number, color=color, marker=marker, markersize=6)
+            if row["aim"] is not None:
+                axes.vlines(row["aim"], number - 0.35, number + 0.35, color=INK, linewidth=1.4)
+        axes.axvline(1, color=INK, linewidth=0.9, linestyle=(0, (5, 3)))
+        axes.set_yticks(range(len(rows)), labels)
+        axes.set_ylim(len(rows) - 0.4, -0.6)
+        axes.tick_params(axis="y", length=0)
+        axes.set_xlabel("ours ÷ " + ("the rival" if several else rivals[0]))
+        axes.grid(color=INK, alpha=0.12, linewidth=0.6, axis="x")
+        keys = [_key(0, "median, least and greatest", linewidth=2)]
+        if any(row["aim"] is not None for row in rows):
+            keys[0].set_label("aim reached: median, least and greatest")
+            keys.append(_key(1, "aim missed", linewidth=2))
+            aim = Line2D([], [], color=INK, marker="|", markersize=11, markeredgewidth=1.4)
+            aim.set(linestyle="none", label="the aim")
+            keys.append(aim)
+        figure.legend(handles=keys, loc="outside lower center", ncols=3, frameon=False)
+
+    caption = "Ratios of ours to the rival: the median of the rounds, the least and the greatest."
+    return Plot(case, caption, (7.4, 1.1 + (0.42 if several else 0.29) * len(rows)), draw)
+
+
+def _recall(points: Sequence[dict[str, Any]]) -> Plot:
+    least = min(point["recall"] for point in points)
+    some = [{**point, "recall": min(point["recall"], _RECALLS[-1])} for point in points]
+
+    def finish(axes: Axes) -> None:
+        axes.set_yscale("logit")  # so that 0.9 and 0.95 are as far apart as they are hard
+        axes.set_yticks(_RECALLS, [f"{recall:g}" for recall in _RECALLS])
+        axes.yaxis.set_minor_locator(NullLocator())
+        axes.set_ylim(min(0.9 * least, _RECALLS[1]), _RECALLS[-1] + 0.0002)
+        axes.axhline(_AIM, color=INK, linewidth=1, linestyle=(0, (5, 3)))
+        axes.annotate(
+            f"aim {_AIM:g}",
+            (1, _AIM),
+            xycoords=axes.get_yaxis_transform(),
+            xytext=(-2, 2),
+            textcoords="offset points",
+            ha="right",
+            fontsize=8.5,
+        )
+
+    caption = "Recall@1024 against queries a second, one line for each family of indexes."
+    return _panels("indexes-recall", caption, some, "recall", "recall@1024", finish)
+
+
+def _perplexity(points: Sequence[dict[str, Any]]) -> Plot:
+    some = [point for point in points if point["perplexity"] is not None]
+    caption = "Perplexity of the kNN-LM against queries a second, one line for each family."
+    return _panels("indexes-perplexity", caption, some, "perplexity", "perplexity", lambda _: None)
+
+
+def _panels(
+    name: str,
+    caption: str,
+    points: Sequence[dict[str, Any]],
+    field: str,
+    label: str,
+    finish: Callable[[Axes], None],
+) -> Plot:
+    """A field of the points against queries/s, a panel for each store and metric."""
+    stores = list(dict.fromkeys(point["store"] for point in points))
+    measured = list(dict.fromkeys(point["family"] for point in points))
+    drawn = [family for family in _DRAWN_FIRST if family in measured]
+    drawn += [family for family in measured if family not in drawn]
+    drawn, faint = drawn[: len(_DRAWN_FIRST)], drawn[len(_DRAWN_FIRST) :]
+    columns = min(2, len(stores))
+    rows = -(-len(stores) // columns)
+
+    def draw(figure: Figure) -> None:
+        grid = figure.subplots(rows, columns, squeeze=False).ravel()
+        for axes, store in zip(grid, stores, strict=False):
+            for family in (*faint, *drawn):
+                own = sorted(
+                    (point["queries_per_second"], point[field])
+                    for point in points
+                    if (point["store"], point["family"]) == (store, family)
+                )
+                style = _style(drawn.index(family)) if family in drawn else _faint()
+                if own:
+                    axes.plot(*zip(*own, strict=True), **style)
+            finish(axes)
+            axes.set_title(store, fontsize=9.5)
+            axes.set_ylabel(label)
+            _log(axes, "x", (1.0, 2.0, 5.0))
+            axes.grid(color=INK, alpha=0.12, linewidth=0.6)
+        for axes in grid[len(stores) :]:
+            axes.remove()
+        for axes in grid[max(0, len(stores) - columns) : len(stores)]:
+            axes.set_xlabel("queries a second")
+        figure.get_layout_engine().set(h_pad=0.07)
+        keys = [_key(number, family) for number, family in enumerate(drawn)]
+        if faint:
+            keys.append(Line2D([], [], **_faint(), label="others, in the table"))
+        figure.legend(
+            handles=keys,
+            loc="outside lower center",
+            ncols=3 if columns > 1 else 2,
+            frameon=False,
+            handlelength=3,
+        )
+
+    return Plot(name, caption, (4.0 * columns + 0.6, 2.8 * rows + 0.9), draw)
+
+
+def _growth(quantity: str, record: dict[str, Any]) -> Plot:
+    """A quantity against N, both logarithmic, one line for each operation."""
+    label, value = _GROWTH[quantity]
+
+    def draw(figure: Figure) -> None:
+        axes, keys = figure.add_subplot(), []
+        for number, row in enumerate(record["slopes"]):
+            own = [
+                (point["entries"], value(point))
+                for point in record["points"]
+                if point["operation"] == row["operation"] and value(point) > 0
+            ]
+            if own:
+                axes.plot(*zip(*own, strict=True), **_style(number))
+                slope = row[quantity]
+                text = "" if slope is None else f": slope {slope:.2f}"
+                keys.append(_key(number, row["operation"] + text))
+        for axis in ("x", "y"):
+            _log(axes, axis, (1.0,))
+        axes.set_xlabel("entries of the datastore")
+        axes.set_ylabel(label)
+        axes.grid(color=INK, alpha=0.12, linewidth=0.6)
+        figure.legend(
+            handles=keys,
+            title=f"slopes: from {record['slopes_from']:,} entries on",
+            loc="outside right center",
+            alignment="left",
+            frameon=False,
+            handlelength=3,
+        )
+
+    caption = f"Growth: {label} against the number of entries, both logarithmic."
+    return Plot(f"growth-{quantity}", caption, (7.6, 3.6), draw)
+
+
+def _style(number: int) -> dict[str, Any]:
+    """How the line of this number looks: past the fourth, colors repeat, dashed and hollow."""
+    turn, series = divmod(number, len(SERIES))
+    return {
+        "color": SERIES[series],
+        "marker": MARKERS[series],
+        "linestyle": DASHES[turn],
+        "markersize": 5,
+        "linewidth": 1.7,
+        "fillstyle": "none" if turn else "full",
+    }
+
+
+def _faint() -> dict[str, Any]:
+    return {"color": INK, "alpha": _FAINT, "marker": ".", "markersize": 4, "linewidth": 0.9}
+
+
+def _key(number: int, label: str, **changes: Any) -> Line2D:
+    return Line2D([], [], **{**_style(number), **changes}, label=label)
+
+
+def _log(axes: Axes, which: str, labeled: Sequence[float]) -> None:
+    """A logarithmic axis with plain numbers: 10,000, no powers."""
+    getattr(axes, f"set_{which}scale")("log")
+    axis = getattr(axes, f"{which}axis")
+    axis.set_major_locator(LogLocator(subs=labeled))
+    axis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}" if x >= 1 else f"{x:g}"))
+    axis.set_minor_formatter(NullFormatter())
