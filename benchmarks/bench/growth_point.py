@@ -1,6 +1,7 @@
 """One operation on a datastore of one size, in a process of its own (own_process.py).
 
-    python -m bench.growth_point '{"operation": …, "entries": …, "warm": …, "work": …}'
+    python -m bench.growth_point '{"operation": …, "entries": …, "warm": …, "rounds": …,
+                                  "work": …}'
 
 Each operation is a function that opens what it needs and returns the work that is timed, which can
 be repeated. It is done on a small datastore first, so that libraries are loaded and threads are
@@ -23,8 +24,8 @@ from knnlm.datastore import Entries
 from knnlm.text import Document
 
 WIDTH, VALIDATION_TOKENS, QUERIES, K = 256, 2000, 256, 1024
-_ROUNDS, _SECONDS = 3, 20.0
-"""Rounds of an operation; only one where that takes longer."""
+_SECONDS = 20.0
+"""An operation that takes longer is not repeated."""
 _LEXICON, _LETTERS, _WORDS_OF_DOCUMENT = 100, 3, 1000
 _VOCABULARY = 600
 """Enough for each word of the lexicon to be one token."""
@@ -188,7 +189,7 @@ def main() -> None:
     print("ready", flush=True)
     sys.stdin.readline()
     run, times, entries = operation(work, point["entries"]), list[float](), 0
-    while not times or (len(times) < _ROUNDS and times[0] < _SECONDS):
+    while not times or (len(times) < point["rounds"] and times[0] < _SECONDS):
         began = time.perf_counter()
         entries = run()
         times.append(time.perf_counter() - began)

@@ -32,9 +32,15 @@ _DRAWN_FIRST = (
 """The families of indexes that are drawn in color if they were measured, then others up to as
 many; the rest is faint."""
 _FAINT = 0.3
+_MANY_DECADES = 200
+"""Where the greatest number is so many times the least, only powers of ten are labeled."""
 _GROWTH = {
-    "seconds": ("seconds", lambda point: point["seconds"][1]),
-    "memory": ("peak anonymous memory, MB", lambda point: point["anonymous_bytes"] / 1e6),
+    "seconds": ("Time", "seconds", lambda point: point["seconds"][1]),
+    "memory": (
+        "Peak memory",
+        "anonymous memory, MB",
+        lambda point: point["anonymous_bytes"] / 1e6,
+    ),
 }
 
 
@@ -74,7 +80,8 @@ def plots_of(case: str, record: dict[str, Any]) -> list[Plot]:
         if any(point["perplexity"] is not None for point in points):
             plots.append(_perplexity(points))
     if case == "growth" and points:
-        plots += [_growth(quantity, record) for quantity in _GROWTH]
+        known = [name for name, (*_, value) in _GROWTH.items() if any(map(value, points))]
+        plots += [_growth(quantity, record) for quantity in known]
     return plots
 
 
@@ -198,10 +205,10 @@ def _panels(
 
 def _growth(quantity: str, record: dict[str, Any]) -> Plot:
     """A quantity against N, both logarithmic, one line for each operation."""
-    label, value = _GROWTH[quantity]
+    title, label, value = _GROWTH[quantity]
 
     def draw(figure: Figure) -> None:
-        axes, keys = figure.add_subplot(), []
+        axes, keys, values = figure.add_subplot(), [], []
         for number, row in enumerate(record["slopes"]):
             own = [
                 (point["entries"], value(point))
@@ -210,11 +217,13 @@ def _growth(quantity: str, record: dict[str, Any]) -> Plot:
             ]
             if own:
                 axes.plot(*zip(*own, strict=True), **_style(number))
+                values += [y for _, y in own]
                 slope = row[quantity]
                 text = "" if slope is None else f": slope {slope:.2f}"
                 keys.append(_key(number, row["operation"] + text))
-        for axis in ("x", "y"):
-            _log(axes, axis, (1.0,))
+        _log(axes, "x", (1.0,))
+        low, high = min(values), max(values)
+        _log(axes, "y", (1.0,) if high > _MANY_DECADES * low else (1.0, 2.0, 5.0))
         axes.set_xlabel("entries of the datastore")
         axes.set_ylabel(label)
         axes.grid(color=INK, alpha=0.12, linewidth=0.6)
@@ -227,7 +236,7 @@ def _growth(quantity: str, record: dict[str, Any]) -> Plot:
             handlelength=3,
         )
 
-    caption = f"Growth: {label} against the number of entries, both logarithmic."
+    caption = f"{title} against the number of entries, both logarithmic."
     return Plot(f"growth-{quantity}", caption, (7.6, 3.6), draw)
 
 

@@ -1,9 +1,9 @@
 """Time and peak memory against the number of entries: build, index, search, tune.
 
 Each operation runs in a process of its own for each size. What was measured is kept, so an
-interrupted run resumes, unless the commit is another. A build with a real model is limited by the model: here it is one layer
-with random weights, 256 wide, that reads made-up words. The datastores of the other operations are
-made up too (states.py), and are read from the page cache.
+interrupted run resumes, unless the commit is another. A build with a real model is limited by the
+model: here it is one layer with random weights, 256 wide, that reads made-up words. The datastores
+of the other operations are made up too (states.py), and are read from the page cache.
 """
 
 import json
@@ -65,7 +65,13 @@ def _measured(setting: Setting, operation: str, entries: int) -> dict[str, Any]:
     if kept is not None and kept["commit"] == now:
         return dict(kept)
     made_up_store(work, entries, WIDTH, VALIDATION_TOKENS)
-    argument = {"operation": operation, "entries": entries, "warm": _WARM, "work": str(work)}
+    argument = {
+        "operation": operation,
+        "entries": entries,
+        "warm": _WARM,
+        "rounds": 1 if setting.quick else setting.repeats,
+        "work": str(work),
+    }
     result, peak = in_own_process("bench.growth_point", argument)
     shutil.rmtree(work / f"built-{entries}", ignore_errors=True)
     point = {
@@ -116,13 +122,14 @@ def _table(points: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "fits λ and τ. Memory is the peak of the first round, with opening the datastore, less "
         "what the process had before. Anonymous memory is what the operation asked for; resident "
         "memory has pages of the datastore's files in it, which the system may take back. `build` "
-        "is of a model with one layer and random weights over made-up words.",
+        "is of a model with one layer and random weights over made-up words; the other datastores "
+        "are made up altogether.",
         "head": ["", "entries", "seconds", "anonymous, MB", "resident, MB"],
         "rows": [
             [
                 operation,
                 f"{point['entries']:,}",
-                f"{statistics.median(point['seconds']):,.3g}",
+                _seconds(statistics.median(point["seconds"])),
                 f"{point['anonymous_bytes'] / 1e6:,.0f}",
                 f"{point['resident_bytes'] / 1e6:,.0f}",
             ]
@@ -131,6 +138,10 @@ def _table(points: Sequence[dict[str, Any]]) -> dict[str, Any]:
             if point["operation"] == operation
         ],
     }
+
+
+def _seconds(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _slope_table(slopes: Sequence[dict[str, Any]]) -> dict[str, Any]:
