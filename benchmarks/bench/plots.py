@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+from matplotlib.ticker import NullLocator
 
-from knnlm.report.svg import DASHES, INK, MARKERS, SERIES, drawing, standalone
+from bench.plot_style import faint_style, legend_key, log_axis, style
+from knnlm.report.svg import INK, MARKERS, SERIES, drawing, standalone
 
 _AIM = 0.95
 """The recall that indexes should reach."""
@@ -31,7 +32,6 @@ _DRAWN_FIRST = (
 )
 """The families of indexes that are drawn in color if they were measured, then others up to as
 many; the rest is faint."""
-_FAINT = 0.3
 _MANY_DECADES = 200
 """Where the greatest number is so many times the least, only powers of ten are labeled."""
 _GROWTH = {
@@ -107,10 +107,10 @@ def _ratios(case: str, rows: Sequence[dict[str, Any]]) -> Plot:
         axes.tick_params(axis="y", length=0)
         axes.set_xlabel("ours ÷ " + ("the rival" if several else rivals[0]))
         axes.grid(color=INK, alpha=0.12, linewidth=0.6, axis="x")
-        keys = [_key(0, "median, least and greatest", linewidth=2)]
+        keys = [legend_key(0, "median, least and greatest", linewidth=2)]
         if any(row["aim"] is not None for row in rows):
             keys[0].set_label("aim reached: median, least and greatest")
-            keys.append(_key(1, "aim missed", linewidth=2))
+            keys.append(legend_key(1, "aim missed", linewidth=2))
             aim = Line2D([], [], color=INK, marker="|", markersize=11, markeredgewidth=1.4)
             aim.set(linestyle="none", label="the aim")
             keys.append(aim)
@@ -176,22 +176,22 @@ def _panels(
                     for point in points
                     if (point["store"], point["family"]) == (store, family)
                 )
-                style = _style(drawn.index(family)) if family in drawn else _faint()
+                look = style(drawn.index(family)) if family in drawn else faint_style()
                 if own:
-                    axes.plot(*zip(*own, strict=True), **style)
+                    axes.plot(*zip(*own, strict=True), **look)
             finish(axes)
             axes.set_title(store, fontsize=9.5)
             axes.set_ylabel(label)
-            _log(axes, "x", (1.0, 2.0, 5.0))
+            log_axis(axes, "x", (1.0, 2.0, 5.0))
             axes.grid(color=INK, alpha=0.12, linewidth=0.6)
         for axes in grid[len(stores) :]:
             axes.remove()
         for axes in grid[max(0, len(stores) - columns) : len(stores)]:
             axes.set_xlabel("queries a second")
         figure.get_layout_engine().set(h_pad=0.07)
-        keys = [_key(number, family) for number, family in enumerate(drawn)]
+        keys = [legend_key(number, family) for number, family in enumerate(drawn)]
         if faint:
-            keys.append(Line2D([], [], **_faint(), label="others, in the table"))
+            keys.append(Line2D([], [], **faint_style(), label="others, in the table"))
         figure.legend(
             handles=keys,
             loc="outside lower center",
@@ -216,14 +216,14 @@ def _growth(quantity: str, record: dict[str, Any]) -> Plot:
                 if point["operation"] == row["operation"] and value(point) > 0
             ]
             if own:
-                axes.plot(*zip(*own, strict=True), **_style(number))
+                axes.plot(*zip(*own, strict=True), **style(number))
                 values += [y for _, y in own]
                 slope = row[quantity]
                 text = "" if slope is None else f": slope {slope:.2f}"
-                keys.append(_key(number, row["operation"] + text))
-        _log(axes, "x", (1.0,))
+                keys.append(legend_key(number, row["operation"] + text))
+        log_axis(axes, "x", (1.0,))
         low, high = min(values), max(values)
-        _log(axes, "y", (1.0,) if high > _MANY_DECADES * low else (1.0, 2.0, 5.0))
+        log_axis(axes, "y", (1.0,) if high > _MANY_DECADES * low else (1.0, 2.0, 5.0))
         axes.set_xlabel("entries of the datastore")
         axes.set_ylabel(label)
         axes.grid(color=INK, alpha=0.12, linewidth=0.6)
@@ -238,33 +238,3 @@ def _growth(quantity: str, record: dict[str, Any]) -> Plot:
 
     caption = f"{title} against the number of entries, both logarithmic."
     return Plot(f"growth-{quantity}", caption, (7.6, 3.6), draw)
-
-
-def _style(number: int) -> dict[str, Any]:
-    """How the line of this number looks: past the fourth, colors repeat, dashed and hollow."""
-    turn, series = divmod(number, len(SERIES))
-    return {
-        "color": SERIES[series],
-        "marker": MARKERS[series],
-        "linestyle": DASHES[turn],
-        "markersize": 5,
-        "linewidth": 1.7,
-        "fillstyle": "none" if turn else "full",
-    }
-
-
-def _faint() -> dict[str, Any]:
-    return {"color": INK, "alpha": _FAINT, "marker": ".", "markersize": 4, "linewidth": 0.9}
-
-
-def _key(number: int, label: str, **changes: Any) -> Line2D:
-    return Line2D([], [], **{**_style(number), **changes}, label=label)
-
-
-def _log(axes: Axes, which: str, labeled: Sequence[float]) -> None:
-    """A logarithmic axis with plain numbers: 10,000, no powers."""
-    getattr(axes, f"set_{which}scale")("log")
-    axis = getattr(axes, f"{which}axis")
-    axis.set_major_locator(LogLocator(subs=labeled))
-    axis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}" if x >= 1 else f"{x:g}"))
-    axis.set_minor_formatter(NullFormatter())
