@@ -36,7 +36,9 @@ def core_count() -> int:
 
 
 def on_all_cores(work: Callable[[Piece], Result], pieces: Sequence[Piece]) -> list[Result]:
-    """The results of all pieces, in their order. `work` must not come here again."""
+    """The results of all pieces, in their order; a thread that has one core does them itself."""
+    if has_one_core():
+        return [work(piece) for piece in pieces]
     results: list[Any] = [None] * len(pieces)
     rest = iter(range(len(pieces)))  # shared: each thread takes the next
 
@@ -48,6 +50,11 @@ def on_all_cores(work: Callable[[Piece], Result], pieces: Sequence[Piece]) -> li
     if threads:
         list(_one_core_each(os.getpid(), core_count()).map(take_pieces, range(threads)))
     return results
+
+
+def begin_on_one_core(work: Callable[[], Result]) -> Callable[[], Result]:
+    """Start work on one core, beside what this thread does next; the result waits for it."""
+    return _one_core_each(os.getpid(), core_count()).submit(work).result
 
 
 def begin_on_all_cores(

@@ -1,5 +1,4 @@
 from .base import Component as Component
-from .base import LearnedComponent as LearnedComponent
 from .base import Loader as Loader
 from .base import Logs as Logs
 from .base import Predicted as Predicted
@@ -17,6 +16,7 @@ from .head import row_scores as row_scores
 from .knn import KNN as KNN
 from .knn import TargetVotes as TargetVotes
 from .knn import log_weights as log_weights
+from .learned import LearnedComponent as LearnedComponent
 from .mixture import Mixture as Mixture
 from .mixture_of_softmaxes import MixtureOfSoftmaxes as MixtureOfSoftmaxes
 from .mlp import MLP as MLP

@@ -8,10 +8,8 @@ the same code. No component knows λ, and none looks at the target it is asked a
 Hidden states arrive as (B, X): those of several keys side by side, in the order of `keys`.
 """
 
-import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
@@ -23,7 +21,6 @@ from knnlm.components.outputs import Predicted as Predicted
 from knnlm.components.outputs import ScoredTokens as ScoredTokens
 from knnlm.components.outputs import Votes
 from knnlm.datastore import Entries
-from knnlm.ranges import check_temperature
 from knnlm.search import Neighbors, Retrieval
 from knnlm.tensors import save_tensors
 
@@ -279,6 +276,17 @@ class Component(ABC):
         """
         return None
 
+    def begin_votes(self, states: torch.Tensor) -> Callable[[], Votes] | None:
+        """Start to compute `votes` beside what the caller does next.
+
+        Args:
+            states: Hidden states (B, X), as `logprobs` takes them.
+
+        Returns:
+            Waits for the votes and returns them; None where nothing is gained by it.
+        """
+        return None
+
     def prepare(self) -> None:
         """Open what it needs, so that an error comes now and not in the middle of a text.
 
@@ -310,91 +318,3 @@ class Component(ABC):
             A new component, or this one if it has no tensors.
         """
         return self
-
-
-@dataclass(frozen=True, eq=False)
-class LearnedComponent(Component):
-    """A component that is a few tensors: its fields are what is saved, and what training
-    changes."""
-
-    block: ClassVar[int] = 2048
-    """Queries that are scored at once, so that the scores stay small."""
-
-    @property
-    @abstractmethod
-    def width(self) -> int:
-        """Width X of all the hidden states that it reads together."""
-
-    @abstractmethod
-    def target_losses(self, states: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """-log p(target) (B,), differentiable."""
-
-    def target_scores(self, queries: Queries) -> TargetScores:
-        """log p of the targets of a text, at any τ."""
-        return _LearnedScores(self, queries.states(self.keys), queries.targets)
-
-    def at_temperature(self, tau: float) -> Self:
-        """The same component at another τ."""
-        check_temperature(tau)
-        changed: dict[str, Any] = {"tau": tau}
-        return dataclasses.replace(self, **changed)
-
-    def to(self, device: torch.device) -> Self:
-        """The same component with its tensors on `device`."""
-        return dataclasses.replace(
-            self, **{name: tensor.to(device) for name, tensor in self.tensors().items()}
-        )
-
-    def tensors(self) -> dict[str, torch.Tensor]:
-        """Its tensors by field name."""
-        return {n: v for n, v in self._fields().items() if isinstance(v, torch.Tensor)}
-
-    def saved_state(self) -> SavedState:
-        """All its fields."""
-        plain = {n: v for n, v in self._fields().items() if not isinstance(v, torch.Tensor)}
-        return SavedState(self.kind, self.tensors(), plain)
-
-    @classmethod
-    def from_saved_state(cls, state: SavedState, loader: Loader) -> Self:
-        """The component that has these fields."""
-        return cls(**{**state.tensors, **state.fields, "keys": tuple(state.fields["keys"])})
-
-    def check_parts(self) -> None:
-        """Predict once: tensors that do not fit together raise here, not in the middle of a
-        text."""
-        shape = self.logprobs(torch.zeros(1, self.width)).shape
-        if shape != (1, self.vocab_size):
-            raise ValueError(f"logits of shape {tuple(shape)}")
-
-    def _fields(self) -> dict[str, Any]:
-        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-
-
-class _LearnedScores(TargetScores):
-    """A learned component's log p, computed again at every τ."""
-
-    precision = 1.005  # at 1.02 an MLP was 1.5e-5 above its best perplexity
-    first_look = 2048
-
-    def __init__(
-        self, component: LearnedComponent, states: NDArray[Any], targets: NDArray[np.integer]
-    ) -> None:
-        self.component, self.states, self.targets = component, states, targets
-
-    @property
-    def unit(self) -> float:
-        return self.component.tau
-
-    def logprobs(self, tau: float) -> Logs:
-        component = self.component.at_temperature(tau)
-        logs = np.empty(len(self.targets), np.float64)
-        with torch.inference_mode():
-            for start in range(0, len(logs), component.block):
-                block = slice(start, start + component.block)
-                states = torch.from_numpy(np.asarray(self.states[block], np.float32))
-                targets = torch.from_numpy(np.asarray(self.targets[block], np.int64))
-                logs[block] = -component.target_losses(states, targets).double().numpy()
-        return logs
-
-    def sample(self, rows: NDArray[np.integer]) -> TargetScores:
-        return _LearnedScores(self.component, self.states[rows], self.targets[rows])

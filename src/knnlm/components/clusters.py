@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from knnlm.components.base import LearnedComponent
 from knnlm.components.head import row_scores
+from knnlm.components.learned import LearnedComponent
 from knnlm.similarity import Metric
 
 _NUMBERS = 1 << 24  # of the votes that are spread over tokens at once

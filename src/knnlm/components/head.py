@@ -13,7 +13,7 @@ from typing import Any, ClassVar, assert_never, cast
 import torch
 from torch.autograd.function import once_differentiable
 
-from knnlm.components.base import LearnedComponent
+from knnlm.components.learned import LearnedComponent
 from knnlm.similarity import Metric
 
 

@@ -12,8 +12,8 @@ from typing import ClassVar
 import torch
 from torch.nn.functional import gelu, layer_norm
 
-from knnlm.components.base import LearnedComponent
 from knnlm.components.head import softmax_losses
+from knnlm.components.learned import LearnedComponent
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,8 +11,7 @@ import copy
 import inspect
 import threading
 import weakref
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,14 +21,14 @@ import transformers
 from knnlm.components import Component, component_checksum, open_component
 from knnlm.datastore import Entries
 from knnlm.errors import KnnlmError, UsageError
-from knnlm.evaluation import TunedSettings, mix, mix_vocabulary, mix_votes
-from knnlm.hidden_states import StateReader, target_logprobs
+from knnlm.evaluation import TunedSettings, mix
+from knnlm.hidden_states import Capture, StateReader, target_logprobs
 from knnlm.huggingface.config import KNNLMConfig
+from knnlm.huggingface.mixing import EarlyVotes, Parts, mix_in_place
 from knnlm.huggingface.steps import Steps, TokenScores
 from knnlm.models import LanguageModel, model_fingerprint
 from knnlm.ranges import check_lambda
 
-_ROWS_AT_ONCE = 256
 # What transformers asks a model about itself: kinds of attention and of cache, and how inputs are
 # made for a step.
 _AS_THE_BASE = (
@@ -42,28 +41,6 @@ _AS_THE_BASE = (
     "_supports_default_dynamic_cache",
     "prepare_inputs_for_generation",
 )
-
-
-@dataclass(frozen=True, eq=False)
-class _Parts:
-    """What mixing needs, made when first used: weights of a saved model arrive after __init__."""
-
-    reader: StateReader
-    component: Component
-    lam: float
-    entries: Entries
-    dtype: torch.dtype
-
-    @cached_property
-    def stored(self) -> torch.dtype:
-        """How the datastore holds hidden states."""
-        dtype = getattr(torch, self.entries.dtype)
-        assert isinstance(dtype, torch.dtype)
-        return dtype
-
-    def rounded(self, states: torch.Tensor) -> torch.Tensor:
-        """Hidden states as the datastore holds them: evaluation and generation ask the same."""
-        return states.to(self.stored).float()
 
 
 class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixin):  # type: ignore[misc]
@@ -86,7 +63,7 @@ class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixi
         if base is None:
             base = transformers.AutoModelForCausalLM.from_config(config.base_config)
         self.base = base
-        self._parts: _Parts | None = None
+        self._parts: Parts | None = None
         self._steps: Steps | None = None
         self._lock = threading.Lock()
         parameters = inspect.signature(self.base.forward).parameters
@@ -244,24 +221,28 @@ class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixi
             for name, value in given.items()
             if value is not None and (self._takes_any or name in self._takes)
         }
-        parts = self._ready()
+        parts, steps = self._ready(), self._steps
         slices = "logits_to_keep" in self._takes
         if slices:
             given["logits_to_keep"] = logits_to_keep
-        with parts.reader.capture() as captured:
-            out = self.base(**given, return_dict=True)
         kept = _kept(logits_to_keep)
+
+        def read(captured: Capture, key: str) -> torch.Tensor:
+            if key == "ffn":
+                return captured.ffn if slices else captured.ffn[:, kept]
+            read_by = input_ids if input_ids is not None else inputs_embeds
+            return captured.att(1 if read_by is None else len(read_by))[:, kept]
+
+        early = EarlyVotes(parts, read) if steps is None or steps.successors is None else None
+        with parts.reader.capture(early) as captured:
+            out = self.base(**given, return_dict=True)
         logits = (out.logits if slices else out.logits[:, kept]).float().log_softmax(-1)
         if parts.lam > 0:
-            states = {
-                "att": lambda: captured.att(len(logits))[:, kept],
-                "ffn": lambda: captured.ffn if slices else captured.ffn[:, kept],
-            }
-            read = [states[key]() for key in parts.component.keys]
-            steps = self._steps
+            states = [read(captured, key) for key in parts.component.keys]
             if steps is not None and input_ids is not None:
                 steps.begin(int(input_ids[0, -1]))
-            _mix_in_place(parts, logits, torch.cat(read, dim=-1), steps)
+            votes = None if early is None else early.votes()
+            mix_in_place(parts, logits, torch.cat(states, dim=-1), steps, votes)
         loss = None if labels is None else _loss(logits, labels, logits_to_keep)
         # whatever else the base LM returns stays
         outputs = type(out)(**{**out, "loss": loss, "logits": logits})
@@ -303,7 +284,7 @@ class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixi
         mixed = mix(lm, scored.logprobs, parts.lam)
         return TokenScores(lm, scored.logprobs, mixed, scored.neighbors)
 
-    def _ready(self) -> _Parts:
+    def _ready(self) -> Parts:
         if self._parts is None:
             with self._lock:
                 if self._parts is None:
@@ -329,7 +310,7 @@ class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixi
         entries.require_weights(model_fingerprint(self.base), name)
         self.config.check_component(entries)
 
-    def _open(self, entries: Entries) -> _Parts:
+    def _open(self, entries: Entries) -> Parts:
         # from_pretrained replaces the parameters of __init__ by others
         self.requires_grad_(False)
         settings = self.config.tuned
@@ -342,28 +323,7 @@ class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixi
         reader = StateReader(self.base, keys, entries.meta["att_module"])
         # when the last model that shares the component is gone
         weakref.finalize(component, reader.close)
-        return _Parts(reader, component, settings.lam, entries, self.base.dtype)
-
-
-def _mix_in_place(
-    parts: _Parts, logits: torch.Tensor, states: torch.Tensor, steps: Steps | None
-) -> None:
-    """Turn log p_LM (B, T, V) into log P: some positions at a time, with one search for them."""
-    flat, queries = logits.view(-1, logits.shape[-1]), states.reshape(-1, states.shape[-1])
-    for start in range(0, len(flat), _ROWS_AT_ONCE):
-        rows = slice(start, start + _ROWS_AT_ONCE)
-        asked, lm = parts.rounded(queries[rows]), flat[rows]
-        votes = parts.component.votes(asked, None if steps is None else steps.neighbors(asked))
-        if votes is not None:
-            tokens, logs = (torch.from_numpy(v).to(flat.device) for v in votes[:2])
-            if steps is not None:
-                steps.keep(lm[-1].clone(), votes)
-            mix_votes(lm, tokens, logs, parts.lam)
-        else:
-            other = parts.component.logprobs(asked).to(flat.device)
-            if steps is not None:
-                steps.keep(lm[-1].clone(), other[-1])
-            flat[rows] = mix_vocabulary(lm, other, parts.lam)
+        return Parts(reader, component, settings.lam, entries, self.base.dtype)
 
 
 def _kept(logits_to_keep: int | torch.Tensor) -> Any:

@@ -42,6 +42,7 @@ from knnlm.search.index_records import (
     is_refined,
 )
 from knnlm.search.neighbors import Neighbors, recall, top_k
+from knnlm.search.scores import keep_faiss_to_its_core
 from knnlm.similarity import Metric, checked_metric, from_distance
 
 _SEARCHED_AT_ONCE = 1 << 11
@@ -91,6 +92,7 @@ class Index(NamedTuple):
             UsageError: k is out of range.
         """
         check_k(k)
+        keep_faiss_to_its_core()
         asked = np.ascontiguousarray(queries, np.float32)
         count = min(k * int(self.manifest.get("refine", 1)), max(k, len(self.keys)))
         ids = np.empty((len(asked), k), np.int64)

@@ -124,9 +124,7 @@ def score_pairs(
     Returns:
         (P,) float32.
     """
-    if has_one_core() and not _scratch.one_core:
-        faiss.omp_set_num_threads(1)  # of this thread
-        _scratch.one_core = True
+    keep_faiss_to_its_core()
     values = np.empty(len(rows), np.float32)
     match metric:
         case "l2":
@@ -150,6 +148,13 @@ def wide_states(states: NDArray[Any]) -> NDArray[np.float32]:
     wide = _scratch.memory[: states.size].reshape(states.shape)
     torch.from_numpy(wide).copy_(read_only_tensor(states))
     return wide
+
+
+def keep_faiss_to_its_core() -> None:
+    """In a thread that has one core, FAISS starts no others."""
+    if has_one_core() and not _scratch.one_core:
+        faiss.omp_set_num_threads(1)  # of this thread
+        _scratch.one_core = True
 
 
 class _Scratch(threading.local):

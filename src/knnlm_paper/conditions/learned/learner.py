@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from knnlm.components.base import LearnedComponent
+from knnlm.components import LearnedComponent
 from knnlm.components.clusters import Clusters
 from knnlm.errors import KnnlmError
 from knnlm.evaluation.calibration import TemperedLM

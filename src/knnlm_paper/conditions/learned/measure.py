@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from knnlm.components.base import LearnedComponent, TargetScores
+from knnlm.components import LearnedComponent, TargetScores
 from knnlm.components.head import Head
 from knnlm.evaluation.metrics import helping, perplexity
 from knnlm.evaluation.mixing import fit_lambda, mix, oracle
