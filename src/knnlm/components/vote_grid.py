@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from knnlm.components.weight_sums import WeightSums
 
-_WEIGHTS_AT_ONCE = 1 << 16
-"""Neighbors of a block: half a megabyte for each array stays in a core's own cache."""
+_WEIGHTS_AT_ONCE = 1 << 17
+"""Neighbors of a block: a megabyte for each array of float64, and few calls for each query."""
 
 
 class VoteGrid:
@@ -38,7 +38,7 @@ class VoteGrid:
         self._sums = WeightSums(taus)
         self._first_columns = np.concatenate([[0], self.ks[:-1]])
         self._number_of_k = np.searchsorted(self.ks, np.arange(self.ks[-1]), side="right")
-        self._memory = np.empty((0, self.ks[-1]))
+        self._memory = np.empty(0)
 
     def logprobs(
         self, scores: NDArray[np.float32], hits: NDArray[np.bool_], covered: NDArray[np.integer]
@@ -63,35 +63,37 @@ class VoteGrid:
 
     def _block(self, scores: NDArray[np.float32], hits: NDArray[np.bool_]) -> NDArray[np.float64]:
         """(Q, k, τ) of few queries, each with a hit."""
-        widest = scores.shape[1]
-        distances = self._distances(scores)
+        count, widest = scores.shape
         members = np.flatnonzero(hits)
         queries = members // widest
-        of_hits = distances.ravel()[members]
-        nearest = np.minimum.reduceat(of_hits, np.searchsorted(queries, np.arange(len(scores))))
+        memory = self._buffer(scores.size + len(members))
+        distances, of_hits = memory[: scores.size], memory[scores.size :]
+        best = scores.max(axis=1, keepdims=True)
+        np.subtract(best, scores, out=distances.reshape(scores.shape), dtype=np.float64)
+        np.take(distances, members, out=of_hits, mode="clip")
+        nearest = np.minimum.reduceat(of_hits, np.searchsorted(queries, np.arange(count)))
         of_hits -= nearest[queries]
         groups = queries * len(self.ks) + self._number_of_k[members - queries * widest]
-        edges = np.searchsorted(groups, np.arange(len(scores) * len(self.ks) + 1))
-        logs = self._of_all_k(self._sums(of_hits, edges))
-        starts = np.arange(len(scores))[:, None] * widest + self._first_columns
-        edges = np.append(starts.ravel(), distances.size)
-        logs /= self._of_all_k(self._sums(distances.ravel(), edges))
+        starts = np.arange(count)[:, None] * widest + self._first_columns
+        starts_of_hits = np.searchsorted(groups, np.arange(count * len(self.ks) + 1))
+        edges = np.concatenate([starts.ravel(), scores.size + starts_of_hits])
+        totals, logs = self._of_all_k(self._sums(memory, edges))
+        logs /= totals
         with np.errstate(divide="ignore"):
             np.log(logs, out=logs)
         logs -= (nearest[:, None] * self._rates)[:, None]
         return logs
 
-    def _distances(self, scores: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Best score - score (Q, K), in memory that is kept."""
-        if len(self._memory) < len(scores):
-            self._memory = np.empty(scores.shape)
-        distances = self._memory[: len(scores)]
-        best = scores.max(axis=1, keepdims=True)
-        return np.subtract(best, scores, out=distances, dtype=np.float64)
+    def _buffer(self, size: int) -> NDArray[np.float64]:
+        """Memory that is kept: new pages would take as long as what is computed in them."""
+        if len(self._memory) < size:
+            self._memory = np.empty(size)
+        return self._memory[:size]
 
     def _of_all_k(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(Q, k, τ) of the first k columns, from sums of the columns between one k and the next."""
-        summed = sums.reshape(-1, len(self.ks), len(self._rates))
+        """(2, Q, k, τ) of the first k columns, of all and of hits, from sums of the columns between
+        one k and the next."""
+        summed = sums.reshape(2, -1, len(self.ks), len(self._rates))
         for number in range(1, len(self.ks)):
-            summed[:, number] += summed[:, number - 1]
+            summed[:, :, number] += summed[:, :, number - 1]
         return summed

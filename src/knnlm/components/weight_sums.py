@@ -87,9 +87,10 @@ class WeightSums:
         u = np.subtract(z, 1 + _HALF_A_BIN, out=z)
         sums = np.empty((len(runs), _POWERS))
         sums[:, 0] = np.diff(runs, append=members)
-        np.copyto(power, u)
-        for exponent in range(1, _POWERS):
-            np.add.reduceat(power, runs, out=sums[:, exponent])
+        sums[:, 1] = np.add.reduceat(u, runs)
+        np.multiply(u, u, out=power)
+        for exponent in range(2, _POWERS):
+            sums[:, exponent] = np.add.reduceat(power, runs)  # with `out` it would keep the GIL
             power *= u
         first = (bins[runs] - (_ONE >> _FRACTION_BITS)).astype(np.int32) * _POWERS
         columns = first[:, None] + np.arange(_POWERS, dtype=np.int32)
