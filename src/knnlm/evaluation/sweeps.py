@@ -3,7 +3,7 @@
     mean log P = mean of  log p_LM + log(1-λ) + softplus(x + logit λ),   x = log p_kNN/p_LM
 
 A token's λ and x meet in one smooth function of their sum. So tokens are not visited again for each
-λ: those with similar x share a bin, which keeps five power sums of their distances from its middle,
+λ: those with similar x share a bin, which keeps five power sums of their distances from its start,
 and a polynomial through five points gives softplus within it. That is off by less than 1e-10 nats a
 token, however many λ there are.
 """
