@@ -30,7 +30,7 @@ from knnlm.components.base import (
     TargetScores,
 )
 from knnlm.components.outputs import Votes, count_votes
-from knnlm.components.vote_grid import LEAST_EXPONENT, grid_logprobs
+from knnlm.components.vote_grid import VoteGrid
 from knnlm.datastore import Entries, evenly_spaced
 from knnlm.errors import KnnlmError
 from knnlm.ranges import check_temperature
@@ -49,6 +49,8 @@ from knnlm.search import (
 from knnlm.workers import begin_on_one_core, on_all_cores
 
 _BLOCK, _GRID_BLOCK = 1 << 12, 1 << 10
+_LEAST_EXPONENT = -80.0
+"""PyTorch's exp takes a hundred times as long where the result is subnormal or zero."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,8 +258,8 @@ class TargetVotes(TargetScores):
 
     def grid(
         self, ks: Sequence[int], taus: Sequence[float], start: int, stop: int
-    ) -> Iterator[tuple[int, NDArray[np.float64]]]:
-        """log p_kNN(target) for every k and τ, a block of queries at a time, on one core.
+    ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.float64]]]:
+        """log p_kNN(target) for every k and τ, some queries at a time, on one core.
 
         Args:
             ks: How many of the nearest vote: ascending.
@@ -266,13 +268,15 @@ class TargetVotes(TargetScores):
             stop: The query after the last.
 
         Yields:
-            The block's first query, and log p (k, τ, Q). They differ from those of `several` by
-            what fp32 rounds.
+            Some queries that have a hit, and their log p (k, τ, query). That of the queries left
+            out is -inf.
         """
+        grid, widest = VoteGrid(ks, taus), ks[-1]
         for left in range(start, stop, _GRID_BLOCK):
             right = min(left + _GRID_BLOCK, stop)
-            scores = self.neighbors.read(left, right).scores
-            yield left, grid_logprobs(scores, self.hits[left:right], ks, taus)
+            scores, hits = self.neighbors.read(left, right).scores, self.hits[left:right]
+            covered = np.flatnonzero(hits[:, :widest].any(axis=1))
+            yield left + covered, grid.logprobs(scores, hits, covered)
 
     @property
     def coverage(self) -> float:
@@ -304,9 +308,9 @@ def _log_votes(hits: NDArray[np.bool_], scores: NDArray[np.float32], tau: float)
     scaled, voted = _scaled(scores, tau), torch.from_numpy(hits)
     held = scaled.masked_fill(~voted, -math.inf)
     best = torch.where(voted.any(1), held.max(1).values, 0.0)
-    weights = (held - best[:, None]).clamp_(min=LEAST_EXPONENT).exp_()
+    weights = (held - best[:, None]).clamp_(min=_LEAST_EXPONENT).exp_()
     sums = torch.where(voted.any(1), weights.sum(1), 0.0)
-    total = scaled.clamp(min=LEAST_EXPONENT).logsumexp(1)
+    total = scaled.clamp(min=_LEAST_EXPONENT).logsumexp(1)
     votes: Logs = (best + sums.log() - total).double().numpy()
     return votes
 

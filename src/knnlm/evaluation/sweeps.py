@@ -3,9 +3,9 @@
     mean log P = mean of  log p_LM + log(1-λ) + softplus(x + logit λ),   x = log p_kNN/p_LM
 
 A token's λ and x meet in one smooth function of their sum. So tokens are not visited again for each
-λ: those with similar x share a bin, which keeps five power sums of their distances from its middle,
+λ: those with similar x share a bin, which keeps five power sums of their distances from its start,
 and a polynomial through five points gives softplus within it. That is off by less than 1e-10 nats a
-token, however many λ there are. Weights of neighbors are fp32, as everywhere.
+token, however many λ there are.
 """
 
 from collections.abc import Sequence
@@ -110,7 +110,7 @@ def sweep(
         of_all = np.where(covered == len(lm), total, -np.inf)
     logprob[..., weights == 1] = of_all[..., None]
     coefficients = bins.coefficients(logits)
-    mixed = np.tensordot(powers, coefficients, axes=([2, 3], [0, 1])) + over[..., None]
+    mixed = powers @ coefficients + over[..., None]
     logprob[..., inside] = mixed + len(lm) * np.log1p(-weights[inside])
     logprob = (logprob + lm.sum()) / len(lm)
     return Sweep(
@@ -143,21 +143,23 @@ class _Bins(NamedTuple):
         return self.low + self.number * _WIDTH
 
     def coefficients(self, logits: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(power, bin, λ) of the polynomial that is softplus(x + logit λ) in each bin."""
+        """(power and bin, λ) of the polynomial that is softplus(x + logit λ) in each bin."""
         nodes = np.cos(np.pi * (np.arange(_POWERS) + 0.5) / _POWERS)
         middles = self.low + (np.arange(self.number) + 0.5) * _WIDTH
         x = middles[:, None] + nodes * (_WIDTH / 2)
-        values = np.logaddexp(0, x[:, :, None] + logits)
-        inverse = np.linalg.inv(np.vander(nodes, increasing=True))
-        coefficients: NDArray[np.float64] = np.einsum("pn,bnl->pbl", inverse, values)
-        return coefficients
+        y = torch.from_numpy(x.T[:, :, None] + logits)
+        values = torch.logaddexp(y, torch.zeros((), dtype=y.dtype)).numpy()
+        inverse = np.linalg.inv(np.vander((nodes + 1) / 2, increasing=True))
+        coefficients: NDArray[np.float64] = inverse @ values.reshape(_POWERS, -1)
+        return coefficients.reshape(_POWERS * self.number, -1)
 
 
 class _Sums(NamedTuple):
-    """What is added up over tokens with a hit, for each k and τ."""
+    """What is added up over tokens, for each k and τ. A token without a hit among k neighbors is in
+    the first bin, where softplus counts as zero, if it has one among more."""
 
     powers: NDArray[np.float64]
-    """(k, τ, power, bin) of the distance from the bin's middle, in half its width."""
+    """(k, τ, power and bin) of the distance from the bin's start, in its width."""
     over: NDArray[np.float64]
     """(k, τ) of what x is above the last bin."""
     covered: NDArray[np.int64]
@@ -176,27 +178,31 @@ def _summed(
 ) -> _Sums:
     """The sums of tokens start … stop-1."""
     grid = (len(ks), len(taus))
-    powers = torch.zeros(len(ks), _POWERS, len(taus) * bins.number, dtype=torch.float64)
+    of_tau = _POWERS * bins.number
+    powers = torch.zeros(len(ks), len(taus) * of_tau, dtype=torch.float64)
     sums = _Sums(np.empty(0), np.zeros(grid), np.zeros((len(ks), 1), np.int64), np.zeros(grid))
-    row = (torch.arange(len(taus)) * bins.number)[:, None]
-    for start, logs in votes.grid(ks, taus, *span):
-        x_of_all = logs - lm[start : start + logs.shape[2]]
-        for number in range(len(ks)):
-            hit = np.flatnonzero(x_of_all[number, 0] > -np.inf)
-            if not len(hit):
-                continue
-            x = torch.from_numpy(np.ascontiguousarray(x_of_all[number][:, hit]))
-            sums.covered[number] += len(hit)
-            sums.total[number] += x.sum(1).numpy()
-            sums.over[number] += (x - bins.high).clamp_(min=0).sum(1).numpy()
-            at = x.sub_(bins.low).div_(_WIDTH).clamp_(0, bins.number)
-            which = at.floor().clamp_(max=bins.number - 1)
-            distance = at.sub_(which).mul_(2).sub_(1).view(-1)
-            where, power = which.long().add_(row).view(-1), torch.ones_like(distance)
+    row = (torch.arange(len(taus)) * of_tau)[:, None]
+    last = float(np.nextafter(bins.number, 0))
+    for queries, logs in votes.grid(ks, taus, *span):
+        if not len(queries):
+            continue
+        logs -= lm[queries]
+        for number, of_k in enumerate(logs):
+            covered = int(np.count_nonzero(of_k[0] > -np.inf))
+            sums.covered[number] += covered
+            if covered == len(queries):
+                sums.total[number] += of_k.sum(1)
+            x = torch.from_numpy(of_k)
+            if float(x.max()) > bins.high:
+                sums.over[number] += (x - bins.high).clamp_(min=0).sum(1).numpy()
+            at = x.sub_(bins.low).mul_(1 / _WIDTH).clamp_(0, last)
+            where = at.long().add_(row).view(-1)
+            distance = at.frac_().view(-1)
+            power = torch.ones_like(distance)
             for exponent in range(_POWERS):
-                powers[number, exponent].scatter_add_(0, where, power)
+                powers[number, exponent * bins.number :].scatter_add_(0, where, power)
                 power.mul_(distance)
-    shaped = powers.view(len(ks), _POWERS, len(taus), bins.number).transpose(1, 2)
+    shaped = powers.view(len(ks), len(taus), of_tau)
     return sums._replace(powers=shaped.numpy())
 
 
