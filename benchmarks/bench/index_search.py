@@ -30,6 +30,7 @@ from knnlm.similarity import Metric, as_float32
 
 _THREADS = faiss.omp_get_max_threads()
 _EF_CONSTRUCTION = 100
+_LINKS = 16
 
 
 class Searched(ABC):
@@ -120,7 +121,7 @@ class FaissIndex(Searched):
 class Hnswlib(Searched):
     """hnswlib, fp32 in memory."""
 
-    name, family = "hnswlib, M 32", "hnswlib"
+    name, family = "M 16", "hnswlib"
     efforts = (1024, 1536, 2048)
 
     def __init__(self, keys: Column, metric: Metric) -> None:
@@ -128,7 +129,7 @@ class Hnswlib(Searched):
 
         began = time.monotonic()
         self.graph = hnswlib.Index(space=metric, dim=keys.type.width)
-        self.graph.init_index(len(keys), M=32, ef_construction=_EF_CONSTRUCTION, random_seed=0)
+        self.graph.init_index(len(keys), M=_LINKS, ef_construction=_EF_CONSTRUCTION, random_seed=0)
         self.graph.set_num_threads(_THREADS)
         self.graph.add_items(as_float32(keys.all()), np.arange(len(keys)))
         self.build_seconds = time.monotonic() - began
@@ -144,7 +145,7 @@ class Hnswlib(Searched):
 class Usearch(Searched):
     """usearch, fp16 in memory."""
 
-    name, family = "usearch, fp16", "usearch"
+    name, family = "fp16, M 16", "usearch"
     efforts = (1024, 1536, 2048)
 
     def __init__(self, keys: Column, metric: Metric) -> None:
@@ -155,7 +156,7 @@ class Usearch(Searched):
             ndim=keys.type.width,
             metric={"l2": "l2sq", "ip": "ip"}[metric],
             dtype="f16",
-            connectivity=32,
+            connectivity=_LINKS,
             expansion_add=_EF_CONSTRUCTION,
         )
         self.graph.add(np.arange(len(keys)), keys.all(), threads=_THREADS)

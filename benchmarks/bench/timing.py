@@ -104,12 +104,12 @@ def compared(
         repeats: Rounds.
         aim: The ratio to reach.
     """
-    mine, other = in_turn([ours, theirs], repeats)
+    our_times, their_times = in_turn([ours, theirs], repeats)
     return Comparison(
         subject=subject,
         rival=rival,
         unit=unit,
-        ours=[amount / s for s in mine],
-        theirs=[amount / s for s in other],
+        ours=[amount / s for s in our_times],
+        theirs=[amount / s for s in their_times],
         aim=aim,
     ).as_json()

@@ -18,6 +18,11 @@ _SPARE = 0.005
 """What that recall has to be above the wanted one, so that fewer lists can do."""
 
 
+def _most(design: Design) -> int:
+    """The largest refine that may be chosen."""
+    return design.refine or _REFINE[-1]
+
+
 def choose_effort(
     design: Design, lists: int, measured: Callable[[int, int], float]
 ) -> tuple[int, int]:
@@ -33,6 +38,8 @@ def choose_effort(
     """
     many = design.nprobe or max(min(lists, 16), lists // _MANY_LISTS)
     wanted = min(design.recall + (0 if design.nprobe else _SPARE), 1.0)
+    while design.nprobe is None and many < lists and measured(many, _most(design)) < wanted:
+        many = min(2 * many, lists)  # no number of candidates makes up for lists not visited
     refine = design.refine or next(
         (refine for refine in _REFINE if measured(many, refine) >= wanted), _REFINE[-1]
     )

@@ -46,6 +46,8 @@ from knnlm.search.scores import keep_faiss_to_its_core
 from knnlm.similarity import Metric, checked_metric, from_distance
 
 _SEARCHED_AT_ONCE = 1 << 11
+_LEAST_CANDIDATES = 512
+"""Scored again, however small k is: the error of codes does not shrink with k."""
 
 
 class Index(NamedTuple):
@@ -94,7 +96,10 @@ class Index(NamedTuple):
         check_k(k)
         keep_faiss_to_its_core()
         asked = np.ascontiguousarray(queries, np.float32)
-        count = min(k * int(self.manifest.get("refine", 1)), max(k, len(self.keys)))
+        count = k
+        if self.refined:
+            wanted = max(k * int(self.manifest["refine"]), _LEAST_CANDIDATES)
+            count = max(k, min(wanted, len(self.keys)))
         ids = np.empty((len(asked), k), np.int64)
         scores = np.empty((len(asked), k), np.float32)
         for start in range(0, len(asked), _SEARCHED_AT_ONCE):

@@ -42,6 +42,7 @@ _SAMPLE_LEAST = 1 << 12
 _SAMPLE_HITS = 16
 """Entries of a sample that should reach a bar: fewer, and the guess is rough."""
 _SAMPLE_SCORES = 1 << 20
+_SAMPLE_BYTES = 1 << 26
 
 
 class Space(NamedTuple):
@@ -239,8 +240,10 @@ def sum_unit(width: int) -> float:
 
 
 def bar_sample(keys: Column, count: int) -> Floats:
-    """Random states: enough to guess from them which bar `count` of all entries reach."""
-    sample = min(len(keys), max(_SAMPLE_LEAST, _SAMPLE_HITS * len(keys) // count))
+    """Random states: enough to guess from them which bar `count` of all entries reach. Memory is
+    bounded: in a very large datastore the guess is rougher, and more entries are scored."""
+    wanted = max(_SAMPLE_LEAST, _SAMPLE_HITS * len(keys) // count)
+    sample = min(len(keys), wanted, max(_SAMPLE_LEAST, _SAMPLE_BYTES // (4 * keys.type.width)))
     ids = np.random.default_rng(0).choice(len(keys), sample, replace=False, shuffle=False)
     return as_float32(keys.gather(np.sort(ids)))
 
