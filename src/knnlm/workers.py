@@ -8,9 +8,9 @@ import functools
 import os
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Barrier
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 
@@ -57,27 +57,33 @@ def begin_on_one_core(work: Callable[[], Result]) -> Callable[[], Result]:
     return _one_core_each(os.getpid(), core_count()).submit(work).result
 
 
-def begin_on_all_cores(
-    work: Callable[[Piece], Result], pieces: Sequence[Piece]
-) -> Callable[[], list[Result]]:
-    """Start work on all pieces, after what was started before.
+class Begun(Generic[Result]):
+    """Work on pieces that was started; call it for the results."""
 
-    Returns:
-        Waits for the results and returns them in the order of the pieces. An exception of one piece
-        is raised there, and pieces that nobody has started then are left out; so they are where
-        waiting is interrupted.
-    """
-    pool = _one_core_each(os.getpid(), core_count())
-    begun = [pool.submit(work, piece) for piece in pieces]
+    def __init__(self, futures: Sequence[Future[Result]]) -> None:
+        self._futures = futures
 
-    def wait() -> list[Result]:
+    def __call__(self) -> list[Result]:
+        """Wait for the results, in the order of the pieces.
+
+        An exception of one piece is raised here, and pieces that nobody has started then are left
+        out; so they are where waiting is interrupted.
+        """
         try:
-            return [each.result() for each in begun]
+            return [each.result() for each in self._futures]
         finally:
-            for each in begun:
-                each.cancel()
+            self.cancel()
 
-    return wait
+    def cancel(self) -> None:
+        """Leave out the pieces that nobody has started."""
+        for each in self._futures:
+            each.cancel()
+
+
+def begin_on_all_cores(work: Callable[[Piece], Result], pieces: Sequence[Piece]) -> Begun[Result]:
+    """Start work on all pieces, after what was started before."""
+    pool = _one_core_each(os.getpid(), core_count())
+    return Begun([pool.submit(work, piece) for piece in pieces])
 
 
 @functools.cache

@@ -35,17 +35,21 @@ class Groups:
         monkeypatch.setattr("knnlm.datastore.build.begin_entries", self)
 
     def __call__(self, *args: Any) -> Any:
-        begun = begin_entries(*args)
+        begun, groups = begin_entries(*args), self
 
-        def finish() -> Any:
-            if self.left == 0:
-                raise KeyboardInterrupt
-            self.left -= 1
-            computed = begun()
-            self.rows += len(computed["target"])
-            return computed
+        class Counted:
+            def __call__(self) -> Any:
+                if groups.left == 0:
+                    raise KeyboardInterrupt
+                groups.left -= 1
+                computed = begun()
+                groups.rows += len(computed["target"])
+                return computed
 
-        return finish
+            def cancel(self) -> None:
+                begun.cancel()
+
+        return Counted()
 
 
 @pytest.fixture

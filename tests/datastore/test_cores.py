@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from knnlm.datastore.build import build_entries
-from knnlm.hidden_states import forward
+from knnlm.datastore.build import GROUPS_BEGUN, build_entries
+from knnlm.errors import KnnlmError
+from knnlm.hidden_states import BegunEntries, forward
 from knnlm.models.load import LanguageModel
 from knnlm.workers import begin_on_all_cores, core_count
 
@@ -56,6 +57,35 @@ def test_a_failure_in_a_thread_keeps_what_was_written(
             build(lm, tmp_path / "failed")
     build(lm, tmp_path / "failed")
     assert contents(tmp_path / "failed") == contents(tmp_path / "whole")
+
+
+def test_groups_that_wait_when_one_cannot_be_written_are_left_out(
+    tmp_path: Path, lm: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cancelled = list[BegunEntries]()
+
+    def full(*_: Any) -> None:
+        raise KnnlmError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("knnlm.datastore.table_writer.TableWriter.append", full)
+        patch.setattr(BegunEntries, "cancel", lambda begun: cancelled.append(begun))
+        with pytest.raises(KnnlmError, match="full"):
+            build(lm, tmp_path / "store")
+    assert len(cancelled) == GROUPS_BEGUN
+    build(lm, tmp_path / "store")
+    build(lm, tmp_path / "whole")
+    assert contents(tmp_path / "store") == contents(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("begun", [0, 1, 7])
+def test_bytes_do_not_depend_on_how_many_groups_are_begun(
+    tmp_path: Path, lm: LanguageModel, monkeypatch: pytest.MonkeyPatch, begun: int
+) -> None:
+    build(lm, tmp_path / "usual")
+    monkeypatch.setattr("knnlm.datastore.build.GROUPS_BEGUN", begun)
+    build(lm, tmp_path / "other")
+    assert contents(tmp_path / "other") == contents(tmp_path / "usual")
 
 
 def test_a_large_model_runs_the_same_entries(

@@ -40,6 +40,26 @@ def test_a_model_stored_in_half_precision_is_read_in_full(folder: Path) -> None:
     assert {p.dtype for p in load_model(folder).model.parameters()} == {torch.float32}
 
 
+@pytest.mark.parametrize("faster", [True, False])
+def test_auto_is_the_stored_type_where_the_cpu_multiplies_it_faster(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, faster: bool
+) -> None:
+    load_model(folder, precision="bfloat16").model.save_pretrained(folder)
+    monkeypatch.setattr("knnlm.models.load.multiplies_faster", lambda dtype: faster)
+    lm = load_model(folder, device="cpu", precision="auto")
+    chosen = "bfloat16" if faster else "float32"
+    assert lm.model.dtype == getattr(torch, chosen)
+    # as a datastore opens it again: in the type that it recorded
+    assert lm.identity() == load_model(folder, precision=chosen).identity()
+
+
+def test_auto_measures_no_products_for_a_model_in_full_precision(
+    tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("knnlm.models.load.multiplies_faster", None)
+    assert load_model(tiny_model, precision="auto").model.dtype == torch.float32
+
+
 def test_a_model_knows_its_vocabulary_and_its_longest_input(tiny_model: Path) -> None:
     lm = load_model(tiny_model)
     assert lm.vocab_size == len(lm.tokenizer)

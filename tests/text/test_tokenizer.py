@@ -54,6 +54,17 @@ def test_any_text_comes_back_as_it_was(tokenizer: Any, text: str) -> None:
     assert tokenizer.decode(encode_one(tokenizer, text).tokens[1:]) == text
 
 
+@given(st.text(min_size=1))
+def test_tokens_and_words_do_not_depend_on_whether_offsets_are_kept(
+    tokenizer: Any, text: str
+) -> None:
+    rules = tokenizer.backend_tokenizer
+    kept = rules.encode(text, add_special_tokens=False).ids
+    encoded = encode_one(tokenizer, text)
+    assert [tokenizer.bos_token_id, *kept] == encoded.tokens.tolist()
+    assert encoded.words == len(text.split())
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -3,15 +3,22 @@
 A bare pass runs the model's body over padded batches and keeps nothing. It is timed in two ways:
 all cores on one batch after the other, as a loop is usually written, and one core for each batch,
 as builds do. Both get windows that are tokenized, sorted by length over the whole text and padded
-before the clock starts. Builds tokenize, read two states, convert, write, flush and checksum."""
+before the clock starts. Builds tokenize, read two states, convert, write, flush and checksum.
 
+Training is compared with a bare loop, and with one that scores the same validation windows at its
+end; ours validates and saves in both. A shortened run is saved as often as it is validated, which
+is once in so many fewer updates than in the preset."""
+
+import itertools
 import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
 
@@ -23,8 +30,8 @@ from knnlm.models import LanguageModel, Preset, load_model, new_model, preset_na
 from knnlm.text import Source, cut_windows, encode_documents, joined_tokens, train_tokenizer
 from knnlm.text.portions import Excerpts, FirstDocuments
 from knnlm.text.python_docs import PythonDocsSplit
-from knnlm.training.language_model import train
-from knnlm.training.token_batches import TokenBatches
+from knnlm.training.language_model import VALIDATION_BATCH, train
+from knnlm.training.token_batches import TokenBatches, validation_windows
 from knnlm.workers import on_all_cores
 
 TITLE = "Building and training"
@@ -42,7 +49,7 @@ def measure(setting: Setting) -> dict[str, Any]:
     preset = preset_named("demo")
     lm = _demo_model(preset, text)
     rows = _building("demo", lm, text, preset.context, preset.context // 2, setting)
-    rows.append(_training(preset, lm.tokenizer, text, valid, setting))
+    rows += _training(preset, lm.tokenizer, text, valid, setting)
     for pair in setting.stores:
         store, _ = pair.open()
         lm = load_model(store.table.manifest["summary"]["model_source"])
@@ -107,9 +114,11 @@ def _building(
     wide, narrow = _batches(pieces, _LOOP_TOKENS), _batches(pieces, BATCH_TOKENS)
     tokens = sum(map(len, pieces))
 
+    number = itertools.count()
+
     def ours() -> None:
-        with tempfile.TemporaryDirectory(dir=setting.work) as out:
-            build_entries(lm, text, Path(out) / "store", window=window, stride=stride)
+        folder = Path(out) / str(next(number))  # removed after the clock has stopped
+        build_entries(lm, text, folder, window=window, stride=stride)
 
     def loop() -> None:
         for ids in wide:
@@ -118,27 +127,29 @@ def _building(
     def on_cores() -> None:
         on_all_cores(lambda ids: _bare_pass(lm, ids), narrow)
 
-    return [
-        compared(
-            f"{name}: build, {tokens:,} tokens read in windows of {window}",
-            rival,
-            "tokens/s",
-            tokens,
-            ours,
-            theirs,
-            setting.repeats,
-            aim=None if setting.quick else _AIM,
-        )
-        for rival, theirs in (
-            ("bare passes, all cores on each batch", loop),
-            ("bare passes, one core for each batch", on_cores),
-        )
-    ]
+    rivals = {
+        "bare passes, all cores on each batch": loop,
+        "bare passes, one core for each batch": on_cores,
+    }
+    with tempfile.TemporaryDirectory(dir=setting.work) as out:
+        return [
+            compared(
+                f"{name}: build, {tokens:,} tokens read in windows of {window}",
+                rival,
+                "tokens/s",
+                tokens,
+                ours,
+                theirs,
+                setting.repeats,
+                aim=None if setting.quick else _AIM,
+            )
+            for rival, theirs in rivals.items()
+        ]
 
 
 def _training(
     preset: Preset, tokenizer: Any, text: Source, valid: Source, setting: Setting
-) -> dict[str, Any]:
+) -> list[dict[str, Any]]:
     """The preset's recipe, shortened: as much validation for each update, more saving."""
     steps = 5 if setting.quick else 50
     share = steps / preset.valid_every
@@ -149,32 +160,51 @@ def _training(
         valid_tokens=max(preset.context, round(preset.valid_tokens * share)),
     )
     batches = TokenBatches(joined_tokens(tokenizer, text), short.context, short.batch, 0)
-    rates: dict[str, list[float]] = {"ours": [], "theirs": []}
-    for _ in range(setting.repeats):
+    windows = validation_windows(joined_tokens(tokenizer, valid), short.context, short.valid_tokens)
+    ours, alone, validated = list[float](), list[float](), list[float]()
+    for _ in range(1 + setting.repeats):
         with tempfile.TemporaryDirectory(dir=setting.work) as out:
-            trained = train(text, valid, short, Path(out) / "model")
-            rates["ours"].append(trained.tokens_per_second)
-        rates["theirs"].append(_bare_training(short, len(tokenizer), batches))
-    return Comparison(
-        subject=f"{short.name}: training, {steps} updates, validation and saving included",
-        rival="bare loop: forward, loss, backward, clip, step",
-        unit="tokens/s",
-        aim=None if setting.quick else _AIM,
-        **rates,
-    ).as_json()
+            ours.append(train(text, valid, short, Path(out) / "model").tokens_per_second)
+        updates, validation = _bare_training(short, len(tokenizer), batches, windows)
+        tokens = steps * batches.batch * short.context
+        alone.append(tokens / updates)
+        validated.append(tokens / (updates + validation))
+    loop = "bare loop: forward, loss, backward, clip, step"
+    return [
+        Comparison(
+            subject=f"{short.name}: training, {steps} updates, validation and saving included",
+            rival=rival,
+            unit="tokens/s",
+            ours=ours[1:],  # the first round warms up
+            theirs=theirs[1:],
+            aim=None if setting.quick else _AIM,
+        ).as_json()
+        for rival, theirs in ((loop, alone), (f"{loop}; the same validation", validated))
+    ]
 
 
-def _bare_training(preset: Preset, vocab: int, batches: TokenBatches) -> float:
-    """Tokens a second of the smallest loop that trains."""
+def _bare_training(
+    preset: Preset, vocab: int, batches: TokenBatches, windows: NDArray[np.int64]
+) -> tuple[float, float]:
+    """Seconds that the updates of the smallest loop that trains take, and its validation."""
     torch.manual_seed(0)
     model = new_model(preset, vocab, 0).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=preset.lr, fused=True)
     began = time.perf_counter()
     for step in range(preset.steps):
         ids = torch.from_numpy(batches.at(step))
-        logits = model(input_ids=ids[:, :-1], use_cache=False).logits
-        cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten()).backward()
+        _bare_loss(model, ids).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
-    return preset.steps * batches.batch * preset.context / (time.perf_counter() - began)
+    trained = time.perf_counter()
+    model.eval()
+    with torch.inference_mode():
+        for some in torch.from_numpy(windows).split(VALIDATION_BATCH):
+            _bare_loss(model, some)
+    return trained - began, time.perf_counter() - trained
+
+
+def _bare_loss(model: Any, ids: torch.Tensor) -> torch.Tensor:
+    logits = model(input_ids=ids[:, :-1], use_cache=False).logits
+    return cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())

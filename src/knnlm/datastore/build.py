@@ -5,13 +5,14 @@ Both depend on the text alone, so a resumed build runs the same groups and write
 skips what was committed, and what a checkpoint kept, after comparing tokens and positions with the
 text. A checkpoint is made every CHECKPOINT_SECONDS and when a build is interrupted.
 
-While the model runs a group, the text of the next one is tokenized and the entries of the one
-before are written."""
+While the model runs a group, the text of later ones is tokenized and the entries of the one before
+are written."""
 
 import contextlib
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +34,7 @@ from knnlm.errors import KnnlmError
 from knnlm.files import canonical, write_lock
 from knnlm.hidden_states import (
     AttLocation,
+    BegunEntries,
     StateReader,
     TokenWindow,
     begin_entries,
@@ -50,6 +52,9 @@ from knnlm.text import (
 )
 
 GROUP_TOKENS = 1 << 14
+GROUPS_BEGUN = 2
+"""Groups that cores have before them while one is written: a commit takes longer than a small model
+needs for one group."""
 PART_ROWS = 1 << 18
 CHECKPOINT_SECONDS = 20.0
 LONGEST_DEFAULT_WINDOW = 1024
@@ -243,6 +248,7 @@ class _Build:
         self.entries = 0  # written or compared so far
         self.windows = WindowGroups(lm, options.window, options.stride)
         self.checkpointed = time.monotonic()
+        self.running: deque[tuple[WindowGroup, BegunEntries]] = deque()  # not written yet
 
     def run(self, text: Source) -> None:
         try:
@@ -254,6 +260,8 @@ class _Build:
             self._finish(kept)
         except BaseException:
             # Ctrl-C too: what was computed stays, and the next run resumes after it
+            for _, begun in self.running:
+                begun.cancel()
             with contextlib.suppress(OSError, KnnlmError):  # the first error is the one to tell
                 self.writer.checkpoint()
             raise
@@ -266,15 +274,14 @@ class _Build:
             "read" if options.logprobs else "build", None, "tokens", start=kept
         ) as meter:
 
-            def write(group: WindowGroup, computed: Callable[[], Mapping[str, Any]]) -> None:
-                self.writer.append(computed())
+            def write(group: WindowGroup, begun: BegunEntries) -> None:
+                self.writer.append(begun())
                 meter.advance(group.entries)
                 self._pass(group)
                 if self.writer.pending >= options.part_rows:
                     self._commit()
                 self._checkpoint_if_due()
 
-            running: tuple[WindowGroup, Callable[[], Mapping[str, Any]]] | None = None
             read = self.entries  # entries of the groups so far
             for group in self.windows.groups(text, GROUP_TOKENS):
                 if read < kept:
@@ -290,12 +297,12 @@ class _Build:
                     begun = begin_entries(
                         self.reader, group.windows, options.dtype, options.logprobs
                     )
-                    if running is not None:
-                        write(*running)
-                    running = group, begun
+                    self.running.append((group, begun))
+                    if len(self.running) > GROUPS_BEGUN:
+                        write(*self.running.popleft())
                 read += group.entries
-            if running is not None:
-                write(*running)
+            while self.running:
+                write(*self.running.popleft())
 
     def _pass(self, group: WindowGroup) -> None:
         """Count a group whose entries are in the table."""

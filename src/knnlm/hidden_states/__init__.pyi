@@ -3,6 +3,7 @@ from .att import locate_att as locate_att
 from .families import FAMILIES as FAMILIES
 from .families import Family as Family
 from .forward import BATCH_TOKENS as BATCH_TOKENS
+from .forward import BegunEntries as BegunEntries
 from .forward import TokenWindow as TokenWindow
 from .forward import begin_entries as begin_entries
 from .forward import compute_entries as compute_entries

@@ -8,7 +8,7 @@ and small batches stay in the cache. What a batch holds depends on the windows a
 number of cores. A large model would keep as many batches in memory as there are cores, and could
 not be interrupted soon, so all cores share each of its batches."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +20,7 @@ from knnlm.hidden_states.output_head import target_logprobs
 from knnlm.hidden_states.reader import StateReader
 from knnlm.ranges import DTYPES
 from knnlm.text import Window
-from knnlm.workers import begin_on_all_cores, core_count
+from knnlm.workers import Begun, begin_on_all_cores, core_count
 
 BATCH_TOKENS = 1 << 11
 """Of a batch that one core runs, with padding …"""
@@ -88,42 +88,62 @@ def begin_entries(
     windows: Sequence[TokenWindow],
     dtype: str,
     logprobs: Mapping[str, float],
-) -> Callable[[], Columns]:
+) -> "BegunEntries":
     """Start what `compute_entries` does, where cores run batches by themselves.
 
     Several groups may be started; they run one after the other without a pause between them.
 
     Returns:
-        Waits for the columns. Interrupted there, it ends no later than the batches that run.
+        Call it to wait for the columns. Interrupted there, it ends no later than the batches that
+        run.
     """
-    starts = np.cumsum([0] + [w.window.scored for w in windows])
-    columns: Columns = {
-        key: np.empty((starts[-1], width), np.dtype(DTYPES[dtype]).newbyteorder("="))
-        for key, width in reader.widths().items()
-    } | {name: np.empty(starts[-1], np.float32) for name in logprobs}
+    return BegunEntries(reader, windows, dtype, logprobs)
 
-    def run(batch: list[int]) -> None:
-        rows = [slice(starts[i], starts[i + 1]) for i in batch]
-        _run_batch(reader, [windows[i] for i in batch], logprobs, columns, rows)
 
-    def run_shared() -> None:
-        for batch in _batches(windows, SHARED_BATCH_TOKENS):
-            run(batch)
+class BegunEntries:
+    """The entries of some windows, begun by `begin_entries`."""
 
-    wait: Callable[[], object] = run_shared
-    if _one_core_each(reader):
-        wait = begin_on_all_cores(run, _batches(windows, BATCH_TOKENS))
+    def __init__(
+        self,
+        reader: StateReader,
+        windows: Sequence[TokenWindow],
+        dtype: str,
+        logprobs: Mapping[str, float],
+    ) -> None:
+        self._reader, self._windows, self._logprobs = reader, windows, logprobs
+        self._starts = np.cumsum([0] + [w.window.scored for w in windows])
+        count = self._starts[-1]
+        self._columns: Columns = {
+            key: np.empty((count, width), np.dtype(DTYPES[dtype]).newbyteorder("="))
+            for key, width in reader.widths().items()
+        } | {name: np.empty(count, np.float32) for name in logprobs}
+        self._begun: Begun[None] | None = None
+        if _one_core_each(reader):
+            self._begun = begin_on_all_cores(self._run, _batches(windows, BATCH_TOKENS))
 
-    def finish() -> Columns:
-        wait()
-        for name, values in columns.items():
+    def __call__(self) -> Columns:
+        """Wait for the columns."""
+        if self._begun is not None:
+            self._begun()
+        else:
+            for batch in _batches(self._windows, SHARED_BATCH_TOKENS):
+                self._run(batch)
+        for name, values in self._columns.items():
             if not _all_finite(values):
                 raise KnnlmError(
                     f"some {name} values do not fit {values.dtype}: {_remedy(values.dtype)}"
                 )
-        return {**columns, **token_columns(windows)}
+        return {**self._columns, **token_columns(self._windows)}
 
-    return finish
+    def cancel(self) -> None:
+        """Leave out the batches that have not started."""
+        if self._begun is not None:
+            self._begun.cancel()
+
+    def _run(self, batch: list[int]) -> None:
+        rows = [slice(self._starts[i], self._starts[i + 1]) for i in batch]
+        windows = [self._windows[i] for i in batch]
+        _run_batch(self._reader, windows, self._logprobs, self._columns, rows)
 
 
 def tokens_at_once(reader: StateReader) -> int:

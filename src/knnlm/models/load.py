@@ -11,6 +11,7 @@ import torch
 import xxhash
 
 from knnlm.argument_types import check_types
+from knnlm.cpu import multiplies_faster
 from knnlm.errors import KnnlmError, UsageError, first_line
 from knnlm.models.adapters import merge_adapter
 from knnlm.models.gguf import converted
@@ -86,7 +87,7 @@ def load_model(
         source: A folder, a hub name, a .gguf file, or ORG/REPO/FILE.gguf of the hub.
         device: Such as "cpu" or "cuda:1". Without it, CUDA if the machine has it.
         precision: The type of the weights: "float32", "bfloat16", "float16", or "auto" for the
-            type that they are stored in.
+            type that they are stored in; on a CPU that is no faster in that type, float32.
         adapter: A PEFT adapter to merge into the weights: a folder or a hub name.
 
     Returns:
@@ -106,11 +107,10 @@ def load_model(
     location = locate_model(source)
     try:
         with hide_transformers_progress():
-            if location.gguf_file is not None:
-                location = converted(location, precision)
-            config = _config(location, source)
-            tokenizer = _tokenizer(location)
-            model = _model(location, source, precision, config)
+            model, tokenizer = _opened(location, source, precision)
+            if precision == "auto" and not _pays(model.dtype, chosen_device):
+                # opened again, not cast: a GGUF file was converted to the narrower type
+                model, tokenizer = _opened(location, source, "float32")
             if adapter is not None:
                 model = merge_adapter(model, adapter)
             model.eval().requires_grad_(False).to(chosen_device)
@@ -170,6 +170,21 @@ def _device(name: str | None) -> torch.device:
             "cpu"
         )
     return device
+
+
+def _opened(location: ModelLocation, source: str | Path, precision: str) -> tuple[Any, Any]:
+    """The model and its tokenizer."""
+    if location.gguf_file is not None:
+        location = converted(location, precision)
+    config = _config(location, source)
+    tokenizer = _tokenizer(location)
+    return _model(location, source, precision, config), tokenizer
+
+
+def _pays(dtype: torch.dtype, device: torch.device) -> bool:
+    """Whether to compute in the type that weights are stored in, rather than in float32."""
+    wide = dtype.itemsize >= torch.float32.itemsize
+    return wide or device.type != "cpu" or multiplies_faster(dtype)
 
 
 def _config(location: ModelLocation, source: str | Path) -> Any:

@@ -2,18 +2,17 @@
 
 import functools
 import os
-import time
 from collections.abc import Callable
 
 import torch
 
+from knnlm.cpu import fastest_run, multiplies_faster, product_seconds
 from knnlm.errors import UsageError
 
 PRODUCTS_VARIABLE = "KNNLM_PRODUCTS"
 """An environment variable that names the precision instead: for tests and measurements."""
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "int8": torch.int8}
 _SHAPE = (512, 512, 512)
-_BFLOAT16_AHEAD = 1.3
 _INT8_AHEAD = 1.6
 """What the rough numbers of int8 must gain: more entries have to be scored again."""
 
@@ -32,11 +31,9 @@ def fastest_dtype() -> torch.dtype:
         raise UsageError(f"{PRODUCTS_VARIABLE}=int8: this CPU loses bits there: choose float32")
     if named is not None:
         return _DTYPES[named]
-    best, seconds = torch.float32, _seconds(_float_product(torch.float32))
-    bfloat16 = _BFLOAT16_AHEAD * _seconds(_float_product(torch.bfloat16))
-    if bfloat16 < seconds:
-        best, seconds = torch.bfloat16, bfloat16 / _BFLOAT16_AHEAD
-    if int8_products_are_right() and _INT8_AHEAD * _seconds(_int8_product()) < seconds:
+    best = torch.bfloat16 if multiplies_faster(torch.bfloat16) else torch.float32
+    seconds = product_seconds(best)
+    if int8_products_are_right() and _INT8_AHEAD * fastest_run(_int8_product()) < seconds:
         best = torch.int8
     return best
 
@@ -55,24 +52,7 @@ def int8_products_are_right() -> bool:
     return torch.equal(product.double(), left.double() @ right.double().T)
 
 
-def _float_product(dtype: torch.dtype) -> Callable[[], object]:
-    rows, columns, width = _SHAPE
-    left, right = torch.ones(rows, width, dtype=dtype), torch.ones(columns, width, dtype=dtype)
-    return lambda: torch.mm(left, right.T)
-
-
 def _int8_product() -> Callable[[], object]:
     rows, columns, width = _SHAPE
     left, right = (torch.ones(n, width, dtype=torch.int8) for n in (rows, columns))
     return lambda: torch._int_mm(left, right.T)
-
-
-def _seconds(product: Callable[[], object]) -> float:
-    """The fastest of some runs, after one that warms up."""
-    product()
-    times = []
-    for _ in range(5):
-        began = time.perf_counter()
-        product()
-        times.append(time.perf_counter() - began)
-    return min(times)

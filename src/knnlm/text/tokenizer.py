@@ -130,11 +130,13 @@ def _encoded_pieces(
 ) -> Iterator[tuple[EncodedDocument, bool]]:
     """Documents and pieces of documents one by one; only the first of a document begins with
     bos."""
-    rules = _rules_for_text(tokenizer)
+    rules, bos = _rules_for_text(tokenizer), tokenizer.bos_token_id
+    # without bos the offsets of the first token are needed, which the faster way leaves out
+    encode = rules.encode_batch if bos is None else rules.encode_batch_fast
     for batch in group_by_size(documents, lambda document: len(document.text), _BATCH_CHARACTERS):
-        encodings = rules.encode_batch([d.text for d in batch], add_special_tokens=False)
+        encodings = encode([d.text for d in batch], add_special_tokens=False)
         for document, encoding in zip(batch, encodings, strict=True):
-            yield _encoded(document, encoding, tokenizer.bos_token_id), document.continues
+            yield _encoded(document, encoding, bos), document.continues
 
 
 def _joined(parts: list[EncodedDocument]) -> Iterator[EncodedDocument]:
