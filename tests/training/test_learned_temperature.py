@@ -7,8 +7,9 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from knnlm.components.base import QueryArrays, _LearnedScores
+from knnlm.components.base import QueryArrays
 from knnlm.components.head import Head
+from knnlm.components.learned import _LearnedScores
 from knnlm.evaluation.metrics import perplexity
 from knnlm.evaluation.mixing import fit_lambda, mix
 from knnlm.evaluation.tuning import best_temperature, temperature_sweep
