@@ -80,6 +80,8 @@ class IndexedStates(NamedTuple):
 
 def as_indexed_queries(queries: NDArray[np.float32], width: int) -> NDArray[np.float32]:
     """Queries with as many zeros as an index of this width needs."""
+    if queries.shape[1] == width:
+        return queries
     return np.pad(queries, ((0, 0), (0, width - queries.shape[1])))
 
 
