@@ -16,10 +16,13 @@ from typing import Any
 import typer
 
 from knnlm.cli import (
+    add,
     build,
+    compact,
     demo,
     distill,
     evaluate,
+    forget,
     generate,
     index,
     info,
@@ -37,6 +40,9 @@ from knnlm.version import __version__
 _INTERRUPTED = 130  # what typer itself makes of Ctrl-C
 
 _VERBS = {
+    "Datastore.add": "add",
+    "Datastore.compact": "compact",
+    "Datastore.forget": "forget",
     "Datastore.build": "build",
     "Datastore.build_index": "index",
     "Datastore.distill": "distill",
@@ -97,6 +103,9 @@ _OWN_VERBS: tuple[Callable[..., None], ...] = (
     generate.generate,
     serve.serve,
     serve.explore,
+    add.add,
+    forget.forget,
+    compact.compact,
     info.info,
     verify.verify,
 )

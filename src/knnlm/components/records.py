@@ -98,12 +98,23 @@ def component_file(entries: Entries, name: str) -> Path:
             f"component {name} of {entries.path} was learned from another model's states: "
             f"{make_again(name)}"
         )
+    if is_stale(entries, name):
+        raise KnnlmError(
+            f"component {name} of {entries.path} was made from documents that were forgotten "
+            f"since: {make_again(name)}"
+        )
     if record["datastore"] != entries.fingerprint:
         log.warning(
             f"note: {entries.path} has changed since component {name} was learned from it; "
             f"{make_again(name)} to follow it"
         )
     return _compared(entries, name, record)
+
+
+def is_stale(entries: Entries, name: str) -> bool:
+    """Whether documents were forgotten since a component was made from them."""
+    record = read_json(component_folder(entries, name) / RECORD, newest_format=FORMAT)
+    return int(record.get("forgets", 0)) != entries.forgets
 
 
 def verify_component(entries: Entries, name: str) -> int:

@@ -52,6 +52,7 @@ def publish_component(
             "multiplications": component.multiplications,
             **about,
             "datastore": entries.fingerprint,
+            "forgets": entries.forgets,
             "model": entries.meta["model"]["fingerprint"],
             "file": file.name,
             "xxh3": checksum,

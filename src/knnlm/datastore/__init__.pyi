@@ -1,11 +1,15 @@
 from .build import ChangedText as ChangedText
 from .build import build_entries as build_entries
 from .build import resolve_window as resolve_window
+from .changes import add_documents as add_documents
+from .changes import compact_entries as compact_entries
+from .changes import forget_documents as forget_documents
 from .entries import ENTRIES_KIND as ENTRIES_KIND
 from .entries import DocumentInfo as DocumentInfo
 from .entries import Entries as Entries
 from .entries import evenly_spaced as evenly_spaced
 from .entries import open_entries as open_entries
+from .survivors import Survivors as Survivors
 from .table import MANIFEST as MANIFEST
 from .table import Column as Column
 from .table import ColumnType as ColumnType

@@ -75,6 +75,20 @@ class Column:
         for start in range(0, len(self), size):
             yield start, self.read(start, start + size)
 
+    def slices(self, slices: Sequence[tuple[int, int]]) -> "Column":
+        """A column of some rows, where they lie.
+
+        Args:
+            slices: (first row, how many), in ascending order.
+        """
+        parts = []
+        for start, count in slices:
+            first = int(np.searchsorted(self.starts, start, side="right")) - 1
+            last = int(np.searchsorted(self.starts, start + count, side="left"))
+            for part, begin in zip(self.parts[first:last], self.starts[first:last], strict=True):
+                parts.append(part[max(start - begin, 0) : start + count - begin])
+        return Column([part for part in parts if len(part)], self.type)
+
     def gather(self, ids: NDArray[np.integer], out: NDArray[Any] | None = None) -> NDArray[Any]:
         """Rows by number.
 

@@ -1,10 +1,12 @@
 """What is known of the indexes of a datastore, without opening them: nothing here imports FAISS.
 
-STORE/indexes/<name>/index.faiss     what FAISS writes
+STORE/indexes/<name>/<xxh3>.faiss    what FAISS writes; its name is its checksum
 STORE/indexes/<name>/manifest.json   key, metric, factory, nprobe, refine, augmented, rows,
-                                     fingerprint of the datastore, recall, checksum
+                                     fingerprint of these rows, design, recall, file, checksum
 
-Format 1 had neither refine nor augmented: its candidates are not scored again.
+An index covers the first rows of a datastore's table; documents that were added later are compared
+one by one until `update_index` takes them in. Rows that were forgotten stay in it and are left out
+of what it finds. Format 1 had neither refine nor augmented: its candidates are not scored again.
 """
 
 from pathlib import Path
@@ -34,12 +36,17 @@ def index_manifest(store: Entries, name: str) -> dict[str, Any]:
     if name not in names:
         raise unknown("index", name, names)
     manifest = read_json(index_folder(store, name) / MANIFEST, newest_format=FORMAT)
-    if manifest["store"] != store.fingerprint:
+    if not covers(manifest, store):
         raise KnnlmError(
             f"index {name} covers {manifest['rows']:,} entries of another state of {store.path}: "
             f"{how_to_rebuild(manifest)}"
         )
     return manifest
+
+
+def covers(manifest: dict[str, Any], store: Entries) -> bool:
+    """Whether an index is of the first rows of this datastore."""
+    return bool(manifest["store"] == store.rows_fingerprint(int(manifest["rows"])))
 
 
 def list_indexes(store: Entries) -> list[str]:
@@ -55,7 +62,7 @@ def index_file(store: Entries, name: str) -> Path:
         DamagedError: The file is not what was written.
     """
     manifest, folder = index_manifest(store, name), index_folder(store, name)
-    file = folder / INDEX_FILE
+    file = folder / str(manifest.get("file", INDEX_FILE))
     if not file.is_file() or checksum_file(file) != manifest["xxh3"]:
         raise DamagedError(
             f"{file} is damaged (its checksum differs): delete {folder} and "
