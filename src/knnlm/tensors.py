@@ -13,8 +13,9 @@ import safetensors.torch
 import torch
 from numpy.typing import NDArray
 
+from knnlm.disk import explain_os_errors
 from knnlm.errors import DamagedError
-from knnlm.files import explain_os_errors, write_bytes
+from knnlm.files import write_bytes
 
 
 def save_tensors(path: Path, tensors: dict[str, torch.Tensor], note: dict[str, Any]) -> None:

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from knnlm.errors import KnnlmError
-from knnlm.files import read_json, write_lock
+from knnlm.files import read_json
+from knnlm.locks import write_lock
 from knnlm.models.load import load_model
 from knnlm.models.presets import new_model
 from knnlm.text.documents import Document, Source
@@ -173,7 +174,9 @@ def test_too_short_a_text_is_refused_and_the_folder_can_be_used_for_another(
 def test_two_runs_cannot_write_to_one_folder(tmp_path: Path, prose: Texts) -> None:
     with (
         write_lock(tmp_path / "m"),
-        pytest.raises(KnnlmError, match=r"another process is writing to .*m: wait"),
+        pytest.raises(
+            KnnlmError, match=r"another process is writing to .*m \(process \d+ on .*\): wait"
+        ),
     ):
         prose.into(tmp_path / "m")
 

@@ -15,8 +15,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from knnlm.disk import checksum_file
 from knnlm.errors import DamagedError, KnnlmError
-from knnlm.files import checksum_file, read_json, short_path, write_json, write_lock
+from knnlm.files import read_json, short_path, write_json
+from knnlm.locks import HOLDER, LOCK, write_lock
 from knnlm.models.location import ModelLocation
 from knnlm.progress import log
 
@@ -115,7 +117,9 @@ def _convert(file: Path, folder: Path, precision: str) -> None:
         del model.config.quantization_config
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    files = [each for each in folder.iterdir() if each.is_file() and each.name != ".lock"]
+    files = [
+        each for each in folder.iterdir() if each.is_file() and each.name not in (LOCK, HOLDER)
+    ]
     write_json(folder / _RECORD, {"files": {each.name: checksum_file(each) for each in files}})
 
 

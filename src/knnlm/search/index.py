@@ -13,18 +13,20 @@ from numpy.typing import NDArray
 
 from knnlm import defaults
 from knnlm.datastore import Column, Entries
+from knnlm.disk import refuse_links
 from knnlm.errors import DamagedError, KnnlmError
-from knnlm.files import checksum_file, read_json, write_json, write_lock
+from knnlm.files import read_json, write_json
+from knnlm.locks import write_lock
 from knnlm.progress import log, log_result
 from knnlm.ranges import check_k
 from knnlm.search.effort import choose_effort
 from knnlm.search.exact import exact_search, with_exact_scores
 from knnlm.search.factory import Design, design_index
 from knnlm.search.faiss_index import (
-    TRAINED_FILE,
     IndexedStates,
     add_entries,
     as_indexed_queries,
+    drop_trained_index,
     faiss_metric,
     sample_states,
     set_nprobe,
@@ -169,6 +171,7 @@ def build_index(
         index = open_index(store, name)
         _check_recall(index.manifest, design)
         return index
+    refuse_links(manifest.parent, below=store.path)
     with write_lock(manifest.parent):
         _build(store, key, metric, design, seed)
     return open_index(store, name)
@@ -223,14 +226,10 @@ def _build(store: Entries, key: str, metric: Metric, design: Design, seed: int) 
     }
     _measure(Index(name, manifest, built, keys), design, seed)
     _check_recall(manifest, design)
-    write_index(built, folder / INDEX_FILE)
-    manifest |= {
-        "bytes": (folder / INDEX_FILE).stat().st_size,
-        "xxh3": checksum_file(folder / INDEX_FILE),
-        "seconds": round(time.monotonic() - began, 1),
-    }
+    manifest |= write_index(built, folder / INDEX_FILE)
+    manifest["seconds"] = round(time.monotonic() - began, 1)
     write_json(folder / MANIFEST, manifest)
-    (folder / TRAINED_FILE).unlink(missing_ok=True)
+    drop_trained_index(folder)
     log_result(f"index {name}: recall@{manifest['recall_k']} {manifest['recall']:.3f}")
 
 

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from knnlm.datastore import Entries
+from knnlm.disk import checksum_file
 from knnlm.errors import DamagedError, KnnlmError, unknown
-from knnlm.files import checksum_file, read_json
+from knnlm.files import read_json
 
 INDEX_FILE, MANIFEST = "index.faiss", "manifest.json"
 FORMAT = 2

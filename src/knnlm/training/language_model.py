@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from torch.nn.functional import cross_entropy
 
 from knnlm.errors import KnnlmError, UsageError
-from knnlm.files import fingerprint, read_json, write_json, write_lock
+from knnlm.files import fingerprint, read_json, write_json
+from knnlm.locks import write_lock
 from knnlm.models import LanguageModel, Preset, hide_transformers_progress, new_model
 from knnlm.progress import log
 from knnlm.tensors import read_tensors, save_tensors
