@@ -123,6 +123,28 @@ def test_a_damaged_checkpoint_is_named_and_the_advice_given_works(
     assert prose.into(unfinished).steps == TINY.steps
 
 
+def test_a_flipped_bit_never_gives_another_model(unfinished: Path, prose: Texts) -> None:
+    good, chance = (unfinished / SAVED).read_bytes(), random.Random(0)
+    for bit in chance.sample(range(len(good) * 8), 30):
+        bad = bytearray(good)
+        bad[bit // 8] ^= 1 << bit % 8
+        (unfinished / SAVED).write_bytes(bad)
+        with pytest.raises(DamagedError, match=r"last.safetensors is damaged: delete .*training"):
+            prose.into(unfinished)
+
+
+def test_a_flipped_bit_in_the_best_weights_never_becomes_the_model(
+    unfinished: Path, prose: Texts
+) -> None:
+    prose.into(unfinished)
+    (unfinished / RECORD).unlink()
+    data = bytearray((unfinished / RUN / BEST).read_bytes())
+    data[-5] ^= 8
+    (unfinished / RUN / BEST).write_bytes(data)
+    with pytest.raises(DamagedError, match=r"best.safetensors is damaged: delete .*training"):
+        prose.into(unfinished)
+
+
 def test_best_weights_that_are_gone_are_missed_with_a_sentence(
     unfinished: Path, prose: Texts
 ) -> None:
