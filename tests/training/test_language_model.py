@@ -12,13 +12,13 @@ import torch
 from knnlm.errors import KnnlmError
 from knnlm.files import read_json
 from knnlm.locks import write_lock
+from knnlm.models import CHECKPOINTS
+from knnlm.models import TRAINING_RECORD as RECORD
 from knnlm.models.load import load_model
 from knnlm.models.presets import new_model
 from knnlm.text.documents import Document, Source
 from knnlm.text.tokenizer import joined_tokens
 from knnlm.training.language_model import (
-    CHECKPOINTS,
-    RECORD,
     learning_rate,
     new_optimizer,
     next_token_loss,

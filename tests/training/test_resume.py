@@ -16,8 +16,10 @@ import torch
 
 from knnlm.errors import DamagedError, KnnlmError
 from knnlm.files import read_json
+from knnlm.models import TRAINING_RECORD as RECORD
 from knnlm.models.load import load_model
-from knnlm.training.language_model import RECORD, RUN, TrainingResult
+from knnlm.text.tokenizer import train_tokenizer
+from knnlm.training.language_model import RUN, TrainingResult
 from knnlm.training.loop import BEST, LAST
 from tests.training.training import TINY, Texts, contents, interrupt_after, write_text
 
@@ -142,6 +144,37 @@ def test_a_flipped_bit_in_the_best_weights_never_becomes_the_model(
     data[-5] ^= 8
     (unfinished / RUN / BEST).write_bytes(data)
     with pytest.raises(DamagedError, match=r"best.safetensors is damaged: delete .*training"):
+        prose.into(unfinished)
+
+
+def test_a_damaged_tokenizer_of_an_unfinished_run_is_trained_again(
+    tmp_path: Path, unfinished: Path, prose: Texts
+) -> None:
+    whole = prose.into(tmp_path / "whole")
+    file = unfinished / "tokenizer.json"
+    good = file.read_text()
+    file.write_text(good.replace('"cat"', '"cot"').replace('"the"', '"teh"'))
+    assert file.read_text() != good
+    assert result(unfinished, prose.into(unfinished)) == result(tmp_path / "whole", whole)
+
+
+def test_an_unfinished_run_without_the_record_of_its_tokenizer_is_refused(
+    unfinished: Path, prose: Texts
+) -> None:
+    (unfinished / RUN / "tokenizer.json").unlink()
+    with pytest.raises(
+        DamagedError, match=r"training/tokenizer.json is missing: delete .*training"
+    ):
+        prose.into(unfinished)
+
+
+def test_a_tokenizer_that_comes_out_otherwise_is_not_used(
+    unfinished: Path, prose: Texts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = train_tokenizer(["entirely other words"], 270)
+    monkeypatch.setattr("knnlm.training.language_model.train_tokenizer", lambda *_: other)
+    (unfinished / "tokenizer.json").unlink()
+    with pytest.raises(DamagedError, match=r"the tokenizer in .* is damaged, .*: delete .*train"):
         prose.into(unfinished)
 
 

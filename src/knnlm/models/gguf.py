@@ -18,8 +18,9 @@ from typing import Any
 from knnlm.disk import checksum_file
 from knnlm.errors import DamagedError, KnnlmError
 from knnlm.files import read_json, short_path, write_json
-from knnlm.locks import HOLDER, LOCK, write_lock
+from knnlm.locks import write_lock
 from knnlm.models.location import ModelLocation
+from knnlm.models.saving import save_model
 from knnlm.progress import log
 
 _RECORD = "converted.json"
@@ -115,12 +116,8 @@ def _convert(file: Path, folder: Path, precision: str) -> None:
     model.is_quantized = False
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    files = [
-        each for each in folder.iterdir() if each.is_file() and each.name not in (LOCK, HOLDER)
-    ]
-    write_json(folder / _RECORD, {"files": {each.name: checksum_file(each) for each in files}})
+    saved = save_model(folder, model, tokenizer)
+    write_json(folder / _RECORD, {"files": {name: file["xxh3"] for name, file in saved.items()}})
 
 
 @contextlib.contextmanager
