@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knnlm.datastore import Entries
+from knnlm.disk import refuse_links
 from knnlm.errors import DamagedError, UsageError
 from knnlm.evaluation import LARGE_SHARE, find_overlap
 from knnlm.files import fingerprint, read_json, write_json
@@ -101,6 +102,7 @@ def text_overlap(entries: Entries, text: Source, lm: LanguageModel) -> TextOverl
         large=found.large,
         sharing=[documents[number].name for number in found.sharing[: _NAMED + 1]],
     )
+    refuse_links(file.parent, below=entries.path)
     file.parent.mkdir(parents=True, exist_ok=True)
     fields = {"format": FORMAT, **asdict(overlap)}
     write_json(file, fields)

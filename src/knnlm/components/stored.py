@@ -19,8 +19,10 @@ from knnlm.components.records import (
 )
 from knnlm.components.saving import load_component
 from knnlm.datastore import Entries
+from knnlm.disk import checksum_file, refuse_links, sync_folder
 from knnlm.errors import DamagedError
-from knnlm.files import checksum_file, write_json, write_lock
+from knnlm.files import write_json
+from knnlm.locks import write_lock
 from knnlm.search import Retrieval
 
 
@@ -39,12 +41,14 @@ def publish_component(
         The record that was written.
     """
     folder = component_folder(entries, name)
+    refuse_links(folder, below=entries.path)
     with write_lock(entries.path, patience=10):
         draft = folder / "component.draft"
         component.save(draft)
         checksum = checksum_file(draft)
         file = folder / f"{checksum}.safetensors"
         draft.replace(file)  # the same component may be there already
+        sync_folder(folder)
         record = {
             "format": FORMAT,
             "kind": component.kind,

@@ -12,7 +12,6 @@ lacks the rows that were added after it was built.
 """
 
 import json
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,8 +30,10 @@ from knnlm.datastore.publishing import publish, remove_unnamed_parts
 from knnlm.datastore.survivors import ForgottenDocument
 from knnlm.datastore.table import MANIFEST, open_table, read_manifest
 from knnlm.datastore.table_writer import OtherTable, TableWriter
+from knnlm.disk import refuse_links, remove_folder
 from knnlm.errors import KnnlmError, UsageError, unknown
-from knnlm.files import canonical, write_lock
+from knnlm.files import canonical
+from knnlm.locks import write_lock
 from knnlm.models import LanguageModel
 from knnlm.progress import ProgressBar, log
 from knnlm.text import Source
@@ -61,11 +62,12 @@ def add_documents(
     """
     store.require_model(lm)
     folder = store.path / ADDED
+    refuse_links(folder, below=store.path)
     with write_lock(store.path):
         now = open_entries(store.path)
         if _was_added(now, folder):  # and its writer was killed just after that
             described = open_entries(folder).meta["text"]
-            shutil.rmtree(folder)
+            remove_folder(folder, below=store.path)
             if canonical(described) == canonical(text.describe()):
                 log.info(f"this text was added to {store.path} already")
                 return now
@@ -76,7 +78,7 @@ def add_documents(
         summary |= {name: summary[name] + added[name] for name in ("words", "documents")}
         summary["added"] = [*summary.get("added", ()), added]
         publish(now.table, staged.table, summary=summary)
-        shutil.rmtree(folder)
+        remove_folder(folder, below=store.path)
     return open_entries(store.path)
 
 
@@ -110,7 +112,7 @@ def _read_added(
         return build_entries(lm, text, folder, **options, estimate=estimate)
     except OtherTable:
         log.warning("note: an earlier addition was begun and not finished; it is replaced")
-        shutil.rmtree(folder)
+        remove_folder(folder, below=store.path)
         return build_entries(lm, text, folder, **options, estimate=estimate)
 
 
@@ -190,6 +192,7 @@ def compact_entries(store: Entries) -> Entries:
         KnnlmError: An addition was begun and not finished, or another process writes.
     """
     folder = store.path / COMPACTED
+    refuse_links(folder, below=store.path)
     with write_lock(store.path):
         now = open_entries(store.path)
         if (store.path / ADDED).is_dir():
@@ -206,7 +209,7 @@ def compact_entries(store: Entries) -> Entries:
             described = _without_names(now, {"meta": now.meta, "summary": summary})
             publish(now.table, open_table(folder, ENTRIES_KIND), parts=[], **described)
         remove_unnamed_parts(open_entries(store.path).table)
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_folder(folder, below=store.path)
     return open_entries(store.path)
 
 
@@ -236,7 +239,7 @@ def _write_left(store: Entries, folder: Path) -> None:
     try:
         writer = TableWriter(folder, ENTRIES_KIND, columns, meta)
     except OtherTable:  # of another version
-        shutil.rmtree(folder)
+        remove_folder(folder, below=store.path)
         writer = TableWriter(folder, ENTRIES_KIND, columns, meta)
     with writer, ProgressBar("compact", store.count, "entries", start=writer.rows) as bar:
         documents = _DocumentFiles(store)

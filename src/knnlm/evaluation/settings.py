@@ -15,7 +15,8 @@ from typing import Any
 from knnlm import formats
 from knnlm.components import KNN_NAME
 from knnlm.datastore import Entries
-from knnlm.files import fingerprint, finite, read_json, write_json, write_lock
+from knnlm.files import fingerprint, finite, read_json, write_json
+from knnlm.locks import write_lock
 from knnlm.search import Retrieval
 
 FILE = "tuned.json"

@@ -10,8 +10,8 @@ from knnlm.errors import UsageError, unknown
 from knnlm.experiments.base_lms import AboutLM, BaseLM, Checkpoint, ExistingLM
 from knnlm.experiments.texts import Texts
 from knnlm.files import read_json
-from knnlm.models import LanguageModel, load_model
-from knnlm.training import CHECKPOINTS, RECORD, Teacher, TrainingResult, train
+from knnlm.models import CHECKPOINTS, TRAINING_RECORD, LanguageModel, load_model
+from knnlm.training import Teacher, TrainingResult, train
 
 
 class LMs:
@@ -92,7 +92,7 @@ class LMs:
         if isinstance(lm, ExistingLM):
             parameters = self.model(name, step).model.parameters()
             return AboutLM(parameters=sum(p.numel() for p in parameters))
-        record = read_json(self.folder(name) / RECORD)
+        record = read_json(self.folder(name) / TRAINING_RECORD)
         at = record["trained"]["best_step"] if step is None else step
         point = next(entry for entry in record["history"] if entry["step"] == at)
         return AboutLM(
@@ -109,7 +109,7 @@ class LMs:
         """How long an LM was trained, by whichever process; 0 for one that existed already."""
         if isinstance(self.by_name[name], ExistingLM):
             return 0
-        record = read_json(self.folder(name) / RECORD)
+        record = read_json(self.folder(name) / TRAINING_RECORD)
         preset = record["preset"]
         tokens = preset["steps"] * preset["batch"] * preset["context"]
         return round(tokens / record["trained"]["tokens_per_second"])

@@ -1,7 +1,6 @@
 """A FAISS index of one key: built, measured against exact search, kept beside its datastore, and
 kept up to date with it."""
 
-import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -10,16 +9,18 @@ import faiss
 
 from knnlm import defaults
 from knnlm.datastore import Entries
+from knnlm.disk import refuse_links, remove_folder
 from knnlm.errors import KnnlmError
-from knnlm.files import checksum_file, read_json, write_json, write_lock
+from knnlm.files import read_json, write_json
+from knnlm.locks import write_lock
 from knnlm.progress import log, log_result
 from knnlm.search.effort import choose_effort
 from knnlm.search.exact import exact_search
 from knnlm.search.factory import Design, design_index
 from knnlm.search.faiss_index import (
-    TRAINED_FILE,
     IndexedStates,
     add_entries,
+    drop_trained_index,
     sample_states,
     set_nprobe,
     trained_index,
@@ -28,6 +29,7 @@ from knnlm.search.faiss_index import (
 from knnlm.search.index import Index, open_index
 from knnlm.search.index_records import (
     FORMAT,
+    INDEX_FILE,
     MANIFEST,
     covers,
     how_to_rebuild,
@@ -93,6 +95,7 @@ def build_index(
         index = open_index(store, name)
         _check_recall(index.manifest, design)
         return index
+    refuse_links(manifest.parent, below=store.path)
     with write_lock(manifest.parent):
         _build(store, key, metric, design, seed)
     return open_index(store, name)
@@ -127,7 +130,7 @@ def _build(
     manifest |= _rows_of(store)
     _measure(Index(name, manifest, built, keys), design, seed)
     _check_recall(manifest, design)
-    _publish(folder, manifest, built, began)
+    _publish(folder / INDEX_FILE, manifest, built, began)
     log_result(f"index {name}: recall@{manifest['recall_k']} {manifest['recall']:.3f}")
 
 
@@ -147,6 +150,7 @@ def update_index(store: Entries, name: str, *, seed: int = 0) -> Index:
         KnnlmError: There is no such index, it is of another datastore, or FAISS cannot add to it.
     """
     began, folder = time.monotonic(), index_folder(store, name)
+    refuse_links(folder, below=store.path)
     with write_lock(folder):
         manifest = index_manifest(store, name)
         rows, total = int(manifest["rows"]), store.table.rows
@@ -165,7 +169,7 @@ def update_index(store: Entries, name: str, *, seed: int = 0) -> Index:
                     f"note: index {name} finds {manifest['recall']:.1%} of the true neighbors now, "
                     f"not {design.recall:.0%}: {how_to_rebuild(manifest)}"
                 )
-            _publish(folder, manifest, built, began)
+            _publish(folder / f"index-{total}.faiss", manifest, built, began)
     return open_index(store, name)
 
 
@@ -177,13 +181,14 @@ def rebuild_index(store: Entries, name: str, *, seed: int = 0) -> Index:
     """
     folder = index_folder(store, name)
     manifest = read_json(folder / MANIFEST, newest_format=FORMAT)
+    refuse_links(folder, below=store.path)
     with write_lock(folder):
-        (folder / TRAINED_FILE).unlink(missing_ok=True)
+        drop_trained_index(folder)
         design = design_of(manifest)
         try:
             _build(store, manifest["key"], checked_metric(manifest["metric"]), design, seed, name)
         except KnnlmError:
-            shutil.rmtree(folder)
+            remove_folder(folder, below=store.path)
             raise
     return open_index(store, name)
 
@@ -203,22 +208,13 @@ def _rows_of(store: Entries) -> dict[str, Any]:
     return {"rows": store.table.rows, "store": store.rows_fingerprint(store.table.rows)}
 
 
-def _publish(folder: Path, manifest: dict[str, Any], built: Any, began: float) -> None:
-    """Write the index beside the one that is there, then the manifest that names it, and delete
-    what no manifest names."""
-    draft = folder / "draft.faiss"
-    write_index(built, draft)
-    checksum = checksum_file(draft)
-    file = folder / f"{checksum}.faiss"
-    draft.replace(file)
-    manifest |= {
-        "file": file.name,
-        "bytes": file.stat().st_size,
-        "xxh3": checksum,
-        "seconds": round(time.monotonic() - began, 1),
-    }
-    write_json(folder / MANIFEST, manifest)
-    for other in folder.glob("*.faiss"):
+def _publish(file: Path, manifest: dict[str, Any], built: Any, began: float) -> None:
+    """Write the index, then the manifest that names it, and delete what no manifest names."""
+    manifest |= {"file": file.name, **write_index(built, file)}
+    manifest["seconds"] = round(time.monotonic() - began, 1)
+    write_json(file.with_name(MANIFEST), manifest)
+    drop_trained_index(file.parent)
+    for other in file.parent.glob("*.faiss"):
         if other != file:
             other.unlink()
 
