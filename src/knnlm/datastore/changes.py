@@ -12,7 +12,7 @@ lacks the rows that were added after it was built.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,8 @@ from knnlm.text import Source
 ADDED, COMPACTED = "added", "compacted"
 _BLOCK = 1 << 14
 _NAMES_LISTED = 10
+_PATIENCE = 10.0
+"""Seconds to wait for another writer, which may keep settings or a component."""
 
 
 def add_documents(
@@ -63,16 +65,23 @@ def add_documents(
     store.require_model(lm)
     folder = store.path / ADDED
     refuse_links(folder, below=store.path)
-    with write_lock(store.path):
+    now = open_entries(store.path)
+    if _was_added(now, folder):  # and its writer was killed just after that
+        described = open_entries(folder).meta["text"]
+        remove_folder(folder, below=store.path)
+        if canonical(described) == canonical(text.describe()):
+            log.info(f"this text was added to {store.path} already")
+            return now
+    _note_known_names(now, text)
+    # others may tune meanwhile, so the datastore is locked only afterwards
+    staged = _read_added(lm, now, text, folder, estimate)
+    with write_lock(store.path, patience=_PATIENCE):
         now = open_entries(store.path)
-        if _was_added(now, folder):  # and its writer was killed just after that
-            described = open_entries(folder).meta["text"]
-            remove_folder(folder, below=store.path)
-            if canonical(described) == canonical(text.describe()):
-                log.info(f"this text was added to {store.path} already")
-                return now
-        _note_known_names(now, text)
-        staged = _read_added(lm, now, text, folder, estimate)
+        if staged.meta["added_to"]["rows"] != now.rows_fingerprint(now.table.rows):
+            raise KnnlmError(
+                f"{store.path} was changed while documents were read for it: run the same command "
+                "again"
+            )
         added = {"text": staged.meta["text"], **_sizes(staged.table.manifest["summary"])}
         summary = dict(now.table.manifest["summary"])
         summary |= {name: summary[name] + added[name] for name in ("words", "documents")}
@@ -146,7 +155,7 @@ def forget_documents(store: Entries, names: Sequence[str]) -> Entries:
         UsageError: There is no document of a name.
         KnnlmError: None would be left, or another process writes.
     """
-    with write_lock(store.path):
+    with write_lock(store.path, patience=_PATIENCE):
         now = open_entries(store.path)
         gone = _documents_named(now, names)
         if now.count == sum(each.stop - each.start for each in gone):
@@ -193,7 +202,7 @@ def compact_entries(store: Entries) -> Entries:
     """
     folder = store.path / COMPACTED
     refuse_links(folder, below=store.path)
-    with write_lock(store.path):
+    with write_lock(store.path, patience=_PATIENCE):
         now = open_entries(store.path)
         if (store.path / ADDED).is_dir():
             raise KnnlmError(
@@ -280,10 +289,3 @@ class _DocumentFiles:
         if any(metadata):
             files[METADATA] = json.dumps(metadata).encode()
         return files
-
-
-def unfinished_changes(store: Entries) -> Iterator[str]:
-    """Names of the changes that were begun and not finished."""
-    for name in (ADDED, COMPACTED):
-        if (store.path / name).is_dir():
-            yield name
