@@ -107,7 +107,7 @@ class DatastoreInfo:
             gone = (
                 f"{counted(self.forgotten, 'document')}, on disk until the datastore is compacted"
             )
-            facts.append(("forgotten", gone))
+            facts.append(("gone", gone))
         if self.cache_bytes:
             cached = f"{self.cache_bytes / 1e6:,.1f} MB of evaluation texts and their neighbors"
             facts.append(("cache", f"{cached}; {short_path(self.path / 'cache')} may be deleted"))
