@@ -142,7 +142,7 @@ def read_json(path: Path, newest_format: int | None = None) -> dict[str, Any]:
         if not isinstance(value, dict):
             raise DamagedError(f"{path} is damaged (no JSON object in it): restore or rebuild it")
         intact = value.pop(CHECKSUM, None) == fingerprint(value)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # the latter of lists in lists in lists …
         raise DamagedError(f"{path} is damaged (it is not JSON): restore or rebuild it") from error
     number = value.get("format")
     # Only an intact file is newer; in another, the number may be what was damaged.

@@ -12,7 +12,7 @@ PRECISIONS = ("float32", "bfloat16", "float16", "auto")
 """How a model computes."""
 
 
-_SMALLEST_TAU, _LARGEST_TAU = 1e-30, 1e30
+SMALLEST_TAU, LARGEST_TAU = 1e-30, 1e30
 
 
 def check_dtype(dtype: str) -> None:
@@ -35,10 +35,10 @@ def check_lambda(lam: float) -> None:
 
 def check_temperature(tau: float) -> None:
     """Raise a UsageError unless scores can be divided by τ: positive, and not lost in fp32."""
-    if not (math.isfinite(tau) and _SMALLEST_TAU <= tau <= _LARGEST_TAU):
+    if not (math.isfinite(tau) and SMALLEST_TAU <= tau <= LARGEST_TAU):
         raise UsageError(
             f"retrieval temperature {tau} is out of range: choose a number above 0, between "
-            f"{_SMALLEST_TAU:g} and {_LARGEST_TAU:g}"
+            f"{SMALLEST_TAU:g} and {LARGEST_TAU:g}"
         )
 
 

@@ -48,7 +48,14 @@ def opened_tensors(path: Path) -> Iterator[Any]:
     try:
         with safetensors.safe_open(path, "pt") as file:
             yield file
-    except (safetensors.SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+    except (
+        safetensors.SafetensorError,
+        OSError,
+        KeyError,
+        TypeError,
+        ValueError,
+        RecursionError,
+    ) as error:
         folder = os.path.relpath(path.parent)
         raise DamagedError(
             f"{path} is damaged: delete {folder} and run the same command again to start over"

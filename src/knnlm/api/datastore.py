@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from knnlm import defaults
 from knnlm.api.choices import distill_request, model_of
 from knnlm.api.evaluation_texts import last_validation_text, read_states, read_text
-from knnlm.api.inventory import DatastoreInfo, VerifyResult, describe_datastore, verify_datastore
+from knnlm.api.inventory import DatastoreInfo, describe_datastore
 from knnlm.api.settings import query_states, search_retrieval
+from knnlm.api.verification import VerifyResult, verify_datastore
 from knnlm.argument_types import check_types
 from knnlm.components import list_components
 from knnlm.datastore import Entries, build_entries, open_entries
@@ -381,7 +382,7 @@ class Datastore:
         return describe_datastore(self.entries)
 
     def verify(self) -> VerifyResult:
-        """Compare every byte of the datastore and of what is kept with it with its checksum.
+        """Compare all bytes of the datastore and of what is kept with it with their checksums.
 
         Raises:
             DamagedError: A file is damaged or missing.
@@ -393,8 +394,7 @@ class Datastore:
 
     def _validation(self, text: Text | None) -> Entries:
         last = last_validation_text(self.entries) if text is None else None
-        if last is not None:
-            return last
-        queries = self.queries(text, "valid")
-        check_enough(queries.count, len(queries.documents))
-        return queries
+        if last is None:
+            last = self.queries(text, "valid")
+            check_enough(last.count, len(last.documents))
+        return last

@@ -16,9 +16,10 @@ from knnlm.components.records import (
     component_file,
     component_folder,
     damaged,
+    list_components,
 )
 from knnlm.components.saving import load_component
-from knnlm.datastore import Entries
+from knnlm.datastore import Entries, note_published
 from knnlm.errors import DamagedError
 from knnlm.files import checksum_file, write_json, write_lock
 from knnlm.search import Retrieval
@@ -57,6 +58,8 @@ def publish_component(
             "xxh3": checksum,
         }
         write_json(folder / RECORD, record)
+        names = list_components(entries)
+        note_published(entries.path, (component_folder(entries, n) / RECORD for n in names))
         for older in folder.glob("*.safetensors"):
             if older != file:
                 older.unlink()

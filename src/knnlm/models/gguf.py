@@ -13,15 +13,22 @@ import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from knnlm.errors import DamagedError, KnnlmError
 from knnlm.files import checksum_file, read_json, short_path, write_json, write_lock
 from knnlm.models.location import ModelLocation
 from knnlm.progress import log
+from knnlm.stored_fields import Checksum, PlainName, check_fields
 
 _RECORD = "converted.json"
 _PATIENCE = 600.0
+
+
+class _Converted(TypedDict):
+    """The files of a conversion and their checksums."""
+
+    files: dict[PlainName, Checksum]
 
 
 def converted(location: ModelLocation, precision: str) -> ModelLocation:
@@ -86,9 +93,10 @@ def _is_whole(folder: Path) -> bool:
     if not (folder / _RECORD).is_file():
         return False
     try:
-        files = read_json(folder / _RECORD)["files"]
-        whole = all(checksum_file(folder / name) == checksum for name, checksum in files.items())
-    except (DamagedError, OSError, KeyError):
+        record = check_fields(_Converted, read_json(folder / _RECORD), folder / _RECORD, "")
+        files = record["files"].items()
+        whole = all(checksum_file(folder / name) == checksum for name, checksum in files)
+    except (DamagedError, OSError):
         whole = False
     if not whole:
         log.warning(f"{short_path(folder)} is damaged; converting the file again")

@@ -12,14 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knnlm import defaults
-from knnlm.datastore import Column, Entries
+from knnlm.datastore import Column, Entries, note_published
 from knnlm.errors import DamagedError, KnnlmError
-from knnlm.files import checksum_file, read_json, write_json, write_lock
+from knnlm.files import checksum_file, write_json, write_lock
 from knnlm.progress import log, log_result
 from knnlm.ranges import check_k
 from knnlm.search.effort import choose_effort
 from knnlm.search.exact import exact_search, with_exact_scores
-from knnlm.search.factory import Design, design_index
+from knnlm.search.factory import Design, augmented_width, design_index
 from knnlm.search.faiss_index import (
     TRAINED_FILE,
     IndexedStates,
@@ -35,11 +35,13 @@ from knnlm.search.index_records import (
     FORMAT,
     INDEX_FILE,
     MANIFEST,
+    describe_index,
     how_to_rebuild,
     index_file,
     index_folder,
     index_manifest,
     is_refined,
+    list_indexes,
 )
 from knnlm.search.neighbors import Neighbors, recall, top_k
 from knnlm.search.scores import keep_faiss_to_its_core
@@ -161,10 +163,9 @@ def build_index(
         refine=refine,
         recall=recall,
     )
-    store.verify(key)
     name = index_name(key, metric, design)
     manifest = index_folder(store, name) / MANIFEST
-    if manifest.is_file() and read_json(manifest)["store"] == store.fingerprint:
+    if name in list_indexes(store) and describe_index(store, name)["store"] == store.fingerprint:
         log.info(f"index {name} is built already")
         index = open_index(store, name)
         _check_recall(index.manifest, design)
@@ -182,18 +183,29 @@ def open_index(store: Entries, name: str) -> Index:
         DamagedError: The file is not what was written.
     """
     manifest, file = index_manifest(store, name), index_file(store, name)
-    index = faiss.read_index(str(file))
-    metric = checked_metric("l2" if manifest.get("augmented") else manifest["metric"])
-    right_metric = index.metric_type == faiss_metric(metric)
-    if not right_metric or index.ntotal != store.count:
+    keys = store.key(manifest["key"])
+    try:
+        index = faiss.read_index(str(file))
+    except RuntimeError:
+        index = None
+    if index is None or not _fits(index, manifest, keys):
         raise DamagedError(
             f"{file} is not the index that its manifest describes: delete {file.parent} and "
             f"{how_to_rebuild(manifest)}"
         )
     set_nprobe(index, int(manifest["nprobe"]))
     if is_refined(manifest):
-        store.verify(manifest["key"])
-    return Index(name, manifest, index, store.key(manifest["key"]))
+        keys.verify()  # now, not in the middle of a text
+    return Index(name, manifest, index, keys)
+
+
+def _fits(index: Any, manifest: dict[str, Any], keys: Column) -> bool:
+    """Whether an index has the metric, width and entries that its manifest names."""
+    augmented = manifest.get("augmented", False)
+    metric = checked_metric("l2" if augmented else manifest["metric"])
+    width = augmented_width(keys.type.width) if augmented else keys.type.width
+    right_metric = index.metric_type == faiss_metric(metric)
+    return bool(right_metric and index.d == width and index.ntotal == len(keys))
 
 
 def index_name(key: str, metric: Metric, design: Design) -> str:
@@ -230,6 +242,9 @@ def _build(store: Entries, key: str, metric: Metric, design: Design, seed: int) 
         "seconds": round(time.monotonic() - began, 1),
     }
     write_json(folder / MANIFEST, manifest)
+    with write_lock(store.path, patience=10):
+        names = list_indexes(store)
+        note_published(store.path, (index_folder(store, n) / MANIFEST for n in names))
     (folder / TRAINED_FILE).unlink(missing_ok=True)
     log_result(f"index {name}: recall@{manifest['recall_k']} {manifest['recall']:.3f}")
 
