@@ -363,3 +363,11 @@ def test_an_error_frees_the_lock(tmp_path: Path) -> None:
     for _ in range(2):
         with pytest.raises(ZeroDivisionError), write_lock(tmp_path):
             raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("depth", [200, 500, 900, 1100, 100_000])
+def test_json_that_is_nested_too_deep_is_damaged(tmp_path: Path, depth: int) -> None:
+    file = tmp_path / "deep.json"
+    file.write_text('{"a": ' + "[" * depth + "]" * depth + "}")
+    with pytest.raises(DamagedError, match=r"deep\.json is damaged \("):
+        read_json(file)
