@@ -239,8 +239,14 @@ def test_ctrl_c_stops_a_server_and_that_is_all_it_says(
     [
         ("distill STORE --text VALID --seed 18446744073709551616", "seed 18446744073709551616 is"),
         ("distill STORE --text VALID --seed 2147483647", "out of range: choose 0 to 2147483646"),
-        ("generate STORE the --seed 36893488147419103232 --lambda 0 --tau 1", "9223372036854775807"),
-        ("train --text VALID --preset smoke --out NEW --seed 18446744073709551616", "choose 0 to 4"),
+        (
+            "generate STORE the --seed 36893488147419103232 --lambda 0 --tau 1",
+            "9223372036854775807",
+        ),
+        (
+            "train --text VALID --preset smoke --out NEW --seed 18446744073709551616",
+            "choose 0 to 4",
+        ),
         ("build MODEL --text VALID --out NEW --device meta", "computed on device meta: choose cpu"),
         ("index STORE --factory IVF0,Flat", "--factory IVF0,Flat has a number that is 0: choose 1"),
         ("index STORE --factory PQ8x0", "--factory PQ8x0 has a number that is 0"),

@@ -29,6 +29,7 @@ from knnlm.cli import (
     verify,
 )
 from knnlm.cli.groups import ModelOptions, TextOptions, by_option
+from knnlm.cli.interruption import ignore_interrupts, say_interrupted
 from knnlm.errors import KnnlmError
 from knnlm.files import shorten_paths
 from knnlm.progress import messages_on_stderr
@@ -45,8 +46,6 @@ _VERBS = {
     "train": "train",
 }
 """The verb that does what a method of the library does."""
-_NOTHING_TO_RESUME = ("generate", "serve", "info", "verify")
-"""Verbs that begin again, whatever an interrupted one did."""
 _OTHER_PACKAGES = ("knnlm_paper",)
 _SEVERAL = ("--text", "--valid")
 _SWITCHES = (
@@ -204,13 +203,14 @@ def _tuning_flags(given: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Entry point of the console script.
+    """Run the command line of this process, and end it.
 
     Model libraries make a million objects when they are imported. Looking for garbage among them
     while they come, and once more when the process ends, takes more than a second.
     """
     gc.set_threshold(50_000, 20, 20)
     code = run(sys.argv[1:])
+    ignore_interrupts()
     gc.freeze()
     sys.exit(code)
 
@@ -250,8 +250,5 @@ def run(arguments: list[str]) -> int:
             return int(error.exit_code)
         raise
     if outcome == _INTERRUPTED:
-        resumes = arguments[:1] and arguments[0] not in _NOTHING_TO_RESUME
-        advice = ": run the same command again to resume" if resumes else ""
-        print(f"knnlm: interrupted{advice}", file=sys.stderr)
-        return 1
+        return say_interrupted(arguments)
     return outcome if isinstance(outcome, int) else 0
