@@ -8,6 +8,7 @@ from knnlm.components import describe_component, list_components
 from knnlm.datastore import Entries
 from knnlm.evaluation import TunedSettings, load_settings
 from knnlm.files import short_path
+from knnlm.formats import printable
 from knnlm.progress import counted
 from knnlm.search import describe_index, list_indexes
 
@@ -58,12 +59,8 @@ class DatastoreInfo:
         }
 
     def __str__(self) -> str:
-        return "\n".join(
-            [
-                f"{short_path(self.path)}: {self._size}",
-                *(f"  {name:<8} {fact}" for name, fact in self._facts()),
-            ]
-        )
+        facts = (f"  {name:<8} {fact}" for name, fact in self._facts())
+        return printable("\n".join([f"{short_path(self.path)}: {self._size}", *facts]))
 
     def _repr_html_(self) -> str:
         from knnlm.report.document import text_table

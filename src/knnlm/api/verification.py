@@ -20,6 +20,7 @@ from knnlm.datastore import (
 )
 from knnlm.evaluation import SETTINGS_FILE, load_settings
 from knnlm.files import read_json, short_path
+from knnlm.formats import visible
 from knnlm.progress import counted
 from knnlm.search import index_file, index_folder, list_indexes
 
@@ -57,7 +58,7 @@ class VerifyResult:
             return ""
         left = len(self.unknown) - _NAMED
         more = f" and {counted(left, 'other')}" if left > 0 else ""
-        named = ", ".join(self.unknown[:_NAMED])
+        named = ", ".join(visible(name) for name in self.unknown[:_NAMED])
         return f"; files that knnlm did not write were not compared: {named}{more}"
 
 
