@@ -180,7 +180,7 @@ class Scann(Searched):
     def __init__(self, keys: Column, metric: Metric) -> None:
         import scann
 
-        began, states = time.monotonic(), as_float32(keys.all())
+        self.metric, began, states = metric, time.monotonic(), as_float32(keys.all())
         distance = {"l2": "squared_l2", "ip": "dot_product"}[metric]
         lists = 1 << int(np.log2(np.sqrt(len(keys))))
         self.searcher = (
@@ -203,7 +203,8 @@ class Scann(Searched):
             else self.searcher.search_batched_parallel
         )
         ids, values = search(queries, k, leaves_to_search=effort)
-        return top_k(ids.astype(np.int64), -np.abs(values).astype(np.float32), k)
+        scores = -np.abs(values) if self.metric == "l2" else values
+        return top_k(ids.astype(np.int64), scores.astype(np.float32), k)
 
 
 RIVALS: dict[str, type[Any]] = {"hnswlib": Hnswlib, "usearch": Usearch, "scann": Scann}

@@ -101,6 +101,7 @@ def _write(path: Path, entries: int, width: int, *, seed: int, logprobs: bool) -
         "att_module": None,
         "window": _DOCUMENT,
         "stride": _DOCUMENT,
+        "part_rows": _PART,
     }
     summary = {"words": entries, "documents": -(-entries // _DOCUMENT)}
     summary |= {"model_source": "made-up", "adapter": None}

@@ -15,12 +15,6 @@ A text is a path or several, `Folder(PATH)`, `HubDataset(NAME)` or `PythonDocs()
 when they are first used, so importing knnlm costs nothing.
 """
 
-import os
-
 import lazy_loader
-
-# PyTorch's threads wait for their next piece of work in a loop, by default for milliseconds: longer
-# than a search takes, which runs beside the LM and needs their core. PyTorch reads this once.
-os.environ.setdefault("GOMP_SPINCOUNT", "20000")
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,4 +1,5 @@
 from .api import KNNLM as KNNLM
+from .api import Change as Change
 from .api import Datastore as Datastore
 from .api import DatastoreInfo as DatastoreInfo
 from .api import EvaluationResult as EvaluationResult

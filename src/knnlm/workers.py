@@ -52,11 +52,6 @@ def on_all_cores(work: Callable[[Piece], Result], pieces: Sequence[Piece]) -> li
     return results
 
 
-def begin_on_one_core(work: Callable[[], Result]) -> Callable[[], Result]:
-    """Start work on one core, beside what this thread does next; the result waits for it."""
-    return _one_core_each(os.getpid(), core_count()).submit(work).result
-
-
 class Begun(Generic[Result]):
     """Work on pieces that was started; call it for the results."""
 

@@ -29,7 +29,7 @@ from knnlm.models.load import LanguageModel
 from knnlm.search import open_index
 from knnlm.tensors import read_tensors, save_tensors
 from tests.conftest import prose
-from tests.hostile import mutations, sealed_file, survive
+from tests.hostile import ABSURD, mutations, places, sealed_file, survive
 
 pytestmark = pytest.mark.pipeline
 Use = Callable[[], None]
@@ -68,7 +68,7 @@ def alone(store: Path) -> Path:
     """Only the entries of the datastore, which are looked at faster."""
     for name in ("cache", "components", "indexes"):
         shutil.rmtree(store / name)
-    for name in ("tuned.json", "published.json"):
+    for name in ("tuned.json", "kept.json"):
         (store / name).unlink()
     return store
 
@@ -101,6 +101,20 @@ def verified(entries: Entries) -> None:
 def test_a_manifest(alone: Path) -> None:
     fields, write = sealed_file(alone / "manifest.json")
     assert survive(fields, mutations(fields, 1000), write, lambda: look(alone)) > 600
+
+
+def test_a_manifest_that_was_changed(alone: Path, lm: LanguageModel) -> None:
+    """One that says what was added and what was forgotten."""
+    new = alone.parent / "new.txt"
+    new.write_text(prose(20, 10))
+    store = Datastore.open(alone, model=lm)
+    store.add(new)
+    store.forget(["1.txt"])
+    fields, write = sealed_file(alone / "manifest.json")
+    summary = fields["summary"]
+    said = [("summary", *at) for at in places(summary) if at[:1] in (("forgotten",), ("added",))]
+    cases = [(at, new) for at in said for new in ABSURD]
+    assert survive(fields, cases, write, lambda: look(alone)) > 300
 
 
 @pytest.mark.parametrize("name", ["documents.json", "metadata.json"])
@@ -196,8 +210,8 @@ def test_what_is_cached(store: Path) -> None:
     entries = open_entries(store)
     for name in ("components", "indexes"):
         shutil.rmtree(store / name)
-    write_json(store / "published.json", {"format": 1, "files": ["tuned.json"]})
-    for file in (overlap, neighbors, states, store / "published.json"):
+    write_json(store / "kept.json", {"format": 1, "files": ["tuned.json"]})
+    for file in (overlap, neighbors, states, store / "kept.json"):
         fields, write = sealed_file(file)
         cases = mutations(fields, 80)
         assert survive(fields, cases, write, lambda: verified(entries)) > 25

@@ -33,7 +33,7 @@ def verified(store: Path) -> str:
 
 
 def test_all_that_is_kept_is_noted(store: Path) -> None:
-    assert read_json(store / "published.json") == {
+    assert read_json(store / "kept.json") == {
         "format": 1,
         "files": ["components/clusters/component.json", f"{INDEX}/manifest.json", "tuned.json"],
     }
@@ -50,9 +50,9 @@ def test_what_vanished_is_named_with_a_way_out(store: Path, name: str) -> None:
         verified(store)
     assert str(e.value) == (
         f"{store} lacks {name}, which was kept with it: restore it from a copy or make it again; "
-        f"if it was deleted on purpose, delete {store}/published.json too"
+        f"if it was deleted on purpose, delete {store}/kept.json too"
     )
-    (store / "published.json").unlink()
+    (store / "kept.json").unlink()
     assert "are whole" in verified(store)
 
 
@@ -81,21 +81,21 @@ def test_what_is_kept_later_does_not_hide_what_vanished(store: Path) -> None:
 
 
 def test_a_datastore_of_before_notes_all_of_a_kind_with_the_next(store: Path) -> None:
-    (store / "published.json").unlink()
+    (store / "kept.json").unlink()
     assert "are whole" in verified(store)
     Datastore.open(store).build_index(factory="Flat", recall=0)
     indexes = ["indexes/att-l2-Flat-recall0/manifest.json", f"{INDEX}/manifest.json"]
-    assert read_json(store / "published.json")["files"] == indexes
+    assert read_json(store / "kept.json")["files"] == indexes
 
 
 def test_a_damaged_list_is_refused_and_written_again(
     store: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (store / "published.json").write_text("{")
-    with pytest.raises(DamagedError, match=r"published\.json is damaged"):
+    (store / "kept.json").write_text("{")
+    with pytest.raises(DamagedError, match=r"kept\.json is damaged"):
         verified(store)
     Datastore.open(store).build_index(factory="Flat", recall=0)
-    assert "published.json is damaged (it is not JSON)" in caplog.text
+    assert "kept.json is damaged (it is not JSON)" in caplog.text
     assert "2 indexes" in verified(store)
 
 
@@ -138,3 +138,18 @@ def test_documents_that_do_not_add_up_are_noticed(store: Path) -> None:
     write_json(store / "manifest.json", fields)
     with pytest.raises(DamagedError, match=r"manifest\.json is damaged \(summary.documents is not"):
         verified(store)
+
+
+def test_what_compact_deletes_is_not_missed(
+    tiny_model: Path, texts: dict[str, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = Datastore.build(tiny_model, [texts["train"], texts["test"]], tmp_path / "store")
+    store.build_index(factory="IVF4,Flat", nprobe=4, recall=0)
+    store.distill(texts["valid"], kind="clusters", size=4)
+    store.forget("test.txt")
+    assert "1 index and 1 component are whole" in str(store.verify())
+    assert "component clusters of" in caplog.text
+    store.compact()
+    assert store.components == []
+    assert "1 index and 0 components are whole" in str(store.verify())
+    assert store.verify().unknown == []

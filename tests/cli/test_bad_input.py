@@ -171,7 +171,8 @@ def test_a_second_text_does_not_overwrite_a_datastore(
 ) -> None:
     before = {p: p.read_bytes() for p in store.rglob("*") if p.is_file()}
     line = complaint(capsys, 1, "build", tiny_model, "--text", texts["test"], "--out", store)
-    assert "was made from something else (other text): documents cannot be added" in line
+    assert "was made from something else (other text): " in line
+    assert "adds documents to a datastore" in line
     assert "choose another --out, or delete that one and build again" in line
     assert {p: p.read_bytes() for p in store.rglob("*") if p.is_file()} == before
 
@@ -275,6 +276,6 @@ def test_files_that_are_nested_too_deep(
     rows.write_text('{"text": "the cat", "more": ' + deep + "}\n")
     build = ("build", tiny_model, "--out", tmp_path / "out", "--text", rows)
     assert "rows.jsonl line 1 is not a JSON object" in complaint(capsys, 1, *build)
-    for name in ("tuned.json", "published.json", "manifest.json"):
+    for name in ("tuned.json", "kept.json", "manifest.json"):
         (store / name).write_text('{"settings": ' + deep + "}")
         assert f"{name} is damaged (it is not JSON)" in complaint(capsys, 1, "verify", store)

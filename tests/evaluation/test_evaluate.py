@@ -21,7 +21,7 @@ from knnlm.evaluation.settings import TunedSettings
 from knnlm.evaluation.tuning import tune
 from knnlm.models.load import LanguageModel
 from knnlm.models.presets import SMOKE, new_model
-from knnlm.search.index import build_index
+from knnlm.search.index_building import build_index
 from knnlm.search.retrieval import Retrieval
 from knnlm.text.local_files import Files
 from knnlm.text.tokenizer import encode_documents, train_tokenizer

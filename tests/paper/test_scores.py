@@ -11,7 +11,7 @@ from knnlm.experiments.derive import derive
 from knnlm.experiments.searches import zero_entries
 from knnlm.search.cache import cached_neighbors
 from knnlm.search.exact import exact_search
-from knnlm.search.index import build_index
+from knnlm.search.index_building import build_index
 from knnlm.search.neighbors import Neighbors
 from knnlm.search.retrieval import Retrieval
 from knnlm.similarity import METRICS, Metric

@@ -10,7 +10,8 @@ from knnlm.errors import UsageError
 from knnlm.files import fingerprint
 from knnlm.search.cache import cached_neighbors
 from knnlm.search.exact import exact_search
-from knnlm.search.index import build_index, open_index
+from knnlm.search.index import open_index
+from knnlm.search.index_building import build_index
 from knnlm.search.retrieval import Retrieval
 
 

@@ -8,13 +8,14 @@ import pytest
 
 import knnlm.search.factory as factory
 import knnlm.search.faiss_index as faiss_index
-import knnlm.search.index as index_module
+import knnlm.search.index_building as index_module
 from knnlm.datastore.entries import Entries
 from knnlm.errors import DamagedError, KnnlmError, UsageError
 from knnlm.files import read_json, write_json
 from knnlm.search.exact import exact_search
 from knnlm.search.factory import default_factory, paper_factory
-from knnlm.search.index import build_index, open_index
+from knnlm.search.index import open_index
+from knnlm.search.index_building import build_index
 from knnlm.search.index_records import list_indexes
 from knnlm.search.neighbors import recall
 from knnlm.search.scores import score_entries
@@ -71,13 +72,13 @@ def test_short_lists_leave_missing_neighbors_with_no_score(store: Entries) -> No
 
 def test_a_flipped_bit_is_found(store: Entries) -> None:
     index = build_index(store, "att", "l2", factory="Flat")
-    file = store.path / "indexes" / index.name / "index.faiss"
+    file = store.path / "indexes" / index.name / index.manifest["file"]
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 4
     file.write_bytes(data)
     with pytest.raises(
         DamagedError,
-        match=r"index\.faiss is damaged .*index`, `key` att and `metric` l2",
+        match=r"[0-9a-f]{16}\.faiss is damaged .*index`, `key` att and `metric` l2",
     ):
         open_index(store, index.name)
 

@@ -128,10 +128,10 @@ def _indexes(problem: _Problem, setting: Setting) -> Iterator[tuple[str, Callabl
         return
     yield ours(f"IVF{lists},SQ8", 1, "SQ8")
     yield ours(f"IVF{lists},RaBitQfs", 4, "RaBitQ, 4 refined")
-    if keys.type.width % 48 == 0:
-        yield ours(EARLIER_DEFAULT.format(lists=lists // 2), 1, "the earlier default", (32,))
     if not problem.every:
         return
+    if keys.type.width % 48 == 0:
+        yield ours(EARLIER_DEFAULT.format(lists=lists // 2), 1, "the earlier default", (32,))
     yield ours(f"IVF{lists},SQ6", 1, "SQ6")
     yield ours(f"IVF{4 * lists},PQ{half}x4fs", 2, "4 times the lists, 2 refined", _MORE_NPROBES)
     yield ours(f"OPQ{half},IVF{lists},PQ{half}x4fs", 2, "OPQ, 2 refined")

@@ -1,3 +1,4 @@
+from .changing import Change as Change
 from .datastore import Datastore as Datastore
 from .evaluation_texts import allowed_overlap as allowed_overlap
 from .explain import explain_passage as explain_passage

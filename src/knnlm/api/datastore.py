@@ -8,6 +8,14 @@ from typing import Any
 from numpy.typing import NDArray
 
 from knnlm import defaults
+from knnlm.api.changing import (
+    Change,
+    add_text,
+    change_of,
+    compact,
+    forget,
+    size_on_disk,
+)
 from knnlm.api.choices import distill_request, model_of
 from knnlm.api.evaluation_texts import last_validation_text, read_states, read_text
 from knnlm.api.inventory import DatastoreInfo, describe_datastore
@@ -170,6 +178,73 @@ class Datastore:
     def model(self) -> LanguageModel:
         """The model that it was built with, opened when it is first needed."""
         return model_of(self.entries, self._model, self._device)
+
+    @check_types
+    def add(self, text: Text) -> Change:
+        """Add documents: their entries come after those that are there, and every index takes them.
+
+        An interrupted addition resumes with the same text. Models that were opened before keep the
+        version that they opened.
+
+        Args:
+            text: A path or several, `Folder(…)`, `HubDataset(…)` or `PythonDocs()`.
+
+        Returns:
+            What it held before, and what it holds now.
+
+        Raises:
+            UsageError: A path of the text does not exist.
+            KnnlmError: The model cannot be read or is another one, or the text is empty.
+
+        Example:
+            >>> print(store.add("new.txt"))    # doctest: +SKIP
+        """
+        before, size = self.entries, size_on_disk(self.entries)
+        self.entries = add_text(before, self.model, text)
+        return change_of(before, size, self.entries)
+
+    @check_types
+    def forget(self, documents: str | Sequence[str]) -> Change:
+        """Make documents unretrievable at once: in exact search, in every index and every cache.
+
+        Their bytes stay until `compact`. Components that were made from them are refused from now
+        on.
+
+        Args:
+            documents: A name or several, as `knnlm build` or an explanation shows them.
+
+        Returns:
+            What it held before, and what it holds now.
+
+        Raises:
+            UsageError: There is no document of a name.
+            KnnlmError: No entry would be left.
+
+        Example:
+            >>> print(store.forget("letters/2019.txt"))    # doctest: +SKIP
+        """
+        before, size = self.entries, size_on_disk(self.entries)
+        names = [documents] if isinstance(documents, str) else list(documents)
+        self.entries = forget(before, names)
+        return change_of(before, size, self.entries)
+
+    @check_types
+    def compact(self) -> Change:
+        """Remove what was forgotten from disk: entries are written again, indexes built again, and
+        caches and stale components deleted.
+
+        Returns:
+            What it held before, and what it holds now.
+
+        Raises:
+            KnnlmError: An addition was begun and not finished.
+
+        Example:
+            >>> print(store.compact())    # doctest: +SKIP
+        """
+        before, size = self.entries, size_on_disk(self.entries)
+        self.entries = compact(before)
+        return change_of(before, size, self.entries)
 
     @check_types
     def build_index(

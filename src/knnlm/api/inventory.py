@@ -111,7 +111,7 @@ def describe_datastore(entries: Entries) -> DatastoreInfo:
         path=entries.path,
         entries=entries.count,
         words=entries.words,
-        documents=manifest["summary"]["documents"],
+        documents=entries.document_count,
         parts=len(manifest["parts"]),
         bytes=sum(sizes),
         cache_bytes=sum(f.stat().st_size for f in entries.path.glob("cache/**/*") if f.is_file()),

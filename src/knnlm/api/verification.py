@@ -9,12 +9,14 @@ from knnlm.api.overlap_records import CACHE as OVERLAP
 from knnlm.api.overlap_records import read_overlap
 from knnlm.components import list_components, verify_component
 from knnlm.datastore import (
+    ADDED,
     CHECKPOINT,
+    COMPACTED,
+    KEPT,
     MANIFEST,
-    PUBLISHED,
     Entries,
     Table,
-    check_published,
+    check_kept,
     open_table,
     verify_table,
 )
@@ -24,7 +26,7 @@ from knnlm.formats import visible
 from knnlm.progress import counted
 from knnlm.search import index_file, index_folder, list_indexes
 
-_LEFT_BEHIND = (".lock", CHECKPOINT, "trained.faiss", "component.draft")
+_LEFT_BEHIND = (".lock", CHECKPOINT, "trained.faiss", "draft.faiss", "component.draft")
 """What a writer may leave behind, with `*.tmp`; a later one replaces it."""
 _NAMED = 3
 
@@ -77,8 +79,8 @@ def verify_datastore(entries: Entries) -> VerifyResult:
     path = entries.path
     read = entries.verify()
     assert len(entries.metadata) == len(entries.documents)  # they describe the same documents
-    check_published(path)
-    known = {path / PUBLISHED, path / SETTINGS_FILE, *_files_of(entries.table)}
+    check_kept(path)
+    known = {path / KEPT, path / SETTINGS_FILE, *_files_of(entries.table)}
     indexes, components = list_indexes(entries), list_components(entries)
     for name in indexes:
         file = index_file(entries, name)
@@ -119,6 +121,7 @@ def _others(store: Path, known: set[Path]) -> Iterator[Path]:
         if not file.is_file() or file in known:
             continue
         inside = file.relative_to(store).parts
-        is_work = inside[0] == "components" and inside[2:3] == ("learning",)
+        is_learning = inside[0] == "components" and inside[2:3] == ("learning",)
+        is_work = is_learning or inside[0] in (ADDED, COMPACTED)
         if not is_work and file.name not in _LEFT_BEHIND and file.suffix != ".tmp":
             yield file

@@ -153,7 +153,7 @@ def _divided(text: TextOptions, split: str | None, meta: list[str] | None) -> "T
 
 def _show(store: "Datastore", text: TextOptions, json: bool) -> None:
     entries, path = store.entries, shlex.quote(short_path(store.path))
-    documents = entries.table.manifest["summary"]["documents"]
+    documents = entries.document_count
     fields = {
         "path": str(store.path),
         "entries": len(store),

@@ -17,10 +17,13 @@ from typing import Any
 import typer
 
 from knnlm.cli import (
+    add,
     build,
+    compact,
     demo,
     distill,
     evaluate,
+    forget,
     generate,
     index,
     info,
@@ -40,6 +43,9 @@ from knnlm.version import __version__
 _INTERRUPTED = 130  # what typer itself makes of Ctrl-C
 
 _VERBS = {
+    "Datastore.add": "add",
+    "Datastore.compact": "compact",
+    "Datastore.forget": "forget",
     "Datastore.build": "build",
     "Datastore.build_index": "index",
     "Datastore.distill": "distill",
@@ -98,6 +104,9 @@ _OWN_VERBS: tuple[Callable[..., None], ...] = (
     generate.generate,
     serve.serve,
     serve.explore,
+    add.add,
+    forget.forget,
+    compact.compact,
     info.info,
     verify.verify,
 )

@@ -27,9 +27,11 @@ from .records import component_checksum as component_checksum
 from .records import component_folder as component_folder
 from .records import component_record as component_record
 from .records import describe_component as describe_component
+from .records import is_stale as is_stale
 from .records import list_components as list_components
 from .records import verify_component as verify_component
 from .saving import load_component as load_component
+from .stored import delete_component as delete_component
 from .stored import load_stored as load_stored
 from .stored import open_component as open_component
 from .stored import publish_component as publish_component

@@ -9,7 +9,7 @@ Hidden states arrive as (B, X): those of several keys side by side, in the order
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
@@ -273,17 +273,6 @@ class Component(ABC):
 
         Returns:
             The neighbors; None where nothing is retrieved.
-        """
-        return None
-
-    def begin_votes(self, states: torch.Tensor) -> Callable[[], Votes] | None:
-        """Start to compute `votes` beside what the caller does next.
-
-        Args:
-            states: Hidden states (B, X), as `logprobs` takes them.
-
-        Returns:
-            Waits for the votes and returns them; None where nothing is gained by it.
         """
         return None
 

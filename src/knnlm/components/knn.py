@@ -9,7 +9,7 @@ text that is being generated from a live search: the same neighbors, and the sam
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar, Self, TypedDict
@@ -48,7 +48,7 @@ from knnlm.search import (
 )
 from knnlm.stored_fields import Temperature
 from knnlm.typed_json import from_json
-from knnlm.workers import begin_on_one_core, on_all_cores
+from knnlm.workers import on_all_cores
 
 _BLOCK, _GRID_BLOCK = 1 << 12, 1 << 10
 _LEAST_EXPONENT = -80.0
@@ -152,13 +152,6 @@ class KNN(Component):
     def retrieve(self, states: torch.Tensor, k: int) -> Neighbors:
         """The k nearest entries of hidden states, also more than vote."""
         return self.neighbors(states, k)
-
-    def begin_votes(self, states: torch.Tensor) -> Callable[[], Votes] | None:
-        """For one state and an index: it is searched for on one core. Several states share one
-        search, and exact search reads all states, which are faster on all cores."""
-        if self.retrieval.exact or len(states) != 1 or states.device.type != "cpu":
-            return None
-        return begin_on_one_core(lambda: self.votes(states))
 
     def score_tokens(self, states: torch.Tensor, targets: torch.Tensor) -> ScoredTokens:
         """log p_kNN of one token for each hidden state, and the neighbors that voted."""

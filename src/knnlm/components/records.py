@@ -41,6 +41,7 @@ class RecordFields(_AnyRecord):
     multiplications: Count | None
     datastore: str
     model: str
+    forgets: NotRequired[Count]
     command: NotRequired[str]
 
 
@@ -121,12 +122,22 @@ def component_file(entries: Entries, name: str) -> Path:
             f"component {name} of {entries.path} was learned from another model's states: "
             f"{make_again(name)}"
         )
+    if is_stale(entries, name):
+        raise KnnlmError(
+            f"component {name} of {entries.path} was made from documents that were forgotten "
+            f"since: {make_again(name)}"
+        )
     if record["datastore"] != entries.fingerprint:
         log.warning(
             f"note: {entries.path} has changed since component {name} was learned from it; "
             f"{make_again(name)} to follow it"
         )
     return _compared(entries, name, record)
+
+
+def is_stale(entries: Entries, name: str) -> bool:
+    """Whether documents were forgotten since a component was made from them."""
+    return bool(describe_component(entries, name).get("forgets", 0) != entries.forgets)
 
 
 class ComponentFiles(NamedTuple):
@@ -139,17 +150,21 @@ class ComponentFiles(NamedTuple):
 def verify_component(entries: Entries, name: str) -> ComponentFiles:
     """Compare the bytes of a component with their checksum and return its files.
 
-    One of an earlier format is compared too, with a warning that it cannot be used.
+    One that cannot be used, of an earlier format or of documents that were forgotten, is compared
+    too, with a warning.
 
     Raises:
         DamagedError: If its file is damaged or missing.
     """
     record = describe_component(entries, name)
-    if "note" in record:
-        file = _compared(entries, name, record)
-        log.warning(f"note: component {name} of {entries.path} {record['note']}")
-    else:
+    note = record.get("note")
+    if note is None and is_stale(entries, name):
+        note = f"was made from documents that were forgotten since: {make_again(name)}"
+    if note is None:
         file = component_file(entries, name)
+    else:
+        file = _compared(entries, name, record)
+        log.warning(f"note: component {name} of {entries.path} {note}")
     return ComponentFiles(component_folder(entries, name) / RECORD, file)
 
 

@@ -5,6 +5,7 @@ A record is replaced in one step after its file is there, so a name stands for t
 the new one.
 """
 
+import shutil
 from typing import Any
 
 from knnlm.components.base import Component
@@ -19,7 +20,7 @@ from knnlm.components.records import (
     list_components,
 )
 from knnlm.components.saving import load_component
-from knnlm.datastore import Entries, note_published
+from knnlm.datastore import Entries, note_deleted, note_kept
 from knnlm.errors import DamagedError
 from knnlm.files import checksum_file, write_json, write_lock
 from knnlm.search import Retrieval
@@ -53,17 +54,26 @@ def publish_component(
             "multiplications": component.multiplications,
             **about,
             "datastore": entries.fingerprint,
+            "forgets": entries.forgets,
             "model": entries.meta["model"]["fingerprint"],
             "file": file.name,
             "xxh3": checksum,
         }
         write_json(folder / RECORD, record)
         names = list_components(entries)
-        note_published(entries.path, (component_folder(entries, n) / RECORD for n in names))
+        note_kept(entries.path, (component_folder(entries, n) / RECORD for n in names))
         for older in folder.glob("*.safetensors"):
             if older != file:
                 older.unlink()
     return record
+
+
+def delete_component(entries: Entries, name: str) -> None:
+    """Delete a component and what it was learned with."""
+    folder = component_folder(entries, name)
+    with write_lock(entries.path, patience=10):
+        shutil.rmtree(folder)
+        note_deleted(entries.path, [folder / RECORD])
 
 
 def load_stored(entries: Entries, name: str) -> Component:

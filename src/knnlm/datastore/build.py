@@ -70,6 +70,7 @@ def build_entries(
     replace_att: AttLocation | None = None,
     text_name: Mapping[str, Any] | None = None,
     estimate: bool = False,
+    added_to: Entries | None = None,
 ) -> Entries:
     """Run a model over a text and store one entry for each token that it predicts.
 
@@ -91,6 +92,7 @@ def build_entries(
         replace_att: A state to store instead of att, for experiments.
         text_name: How the text was named, as JSON, for whoever wants its other splits.
         estimate: Whether to say first what the build will take.
+        added_to: A datastore whose documents are numbered before these.
 
     Returns:
         The entries, open for reading.
@@ -109,7 +111,9 @@ def build_entries(
     columns = {"lm_logprob": 1.0} if logprobs else {}
     if softmax_temperature is not None:
         columns["tempered_logprob"] = softmax_temperature
-    options = _Options(att_module, window, stride, columns, dtype, part_rows, text_name, estimate)
+    options = _Options(
+        att_module, window, stride, columns, dtype, part_rows, text_name, estimate, added_to
+    )
     _check_request(out, dtype)
     keys = _default_keys(lm, att_module) if keys is None else checked_keys(keys)
     with StateReader(lm.model, keys, att_module, replace_att=replace_att) as reader:
@@ -155,6 +159,14 @@ class _Options(NamedTuple):
     part_rows: int
     text_name: Mapping[str, Any] | None
     estimate: bool
+    added_to: Entries | None
+
+    @property
+    def first_document(self) -> int:
+        """The number of the first document."""
+        if self.added_to is None:
+            return 0
+        return int(self.added_to.table.manifest["summary"]["documents"])
 
 
 def _check_request(out: Path, dtype: str) -> None:
@@ -189,6 +201,12 @@ def _build(
     }
     if "tempered_logprob" in options.logprobs:
         meta["softmax_temperature"] = options.logprobs["tempered_logprob"]
+    if options.added_to is not None:
+        rows = options.added_to.table.rows
+        meta["added_to"] = {
+            "rows": options.added_to.rows_fingerprint(rows),
+            "documents": options.first_document,
+        }
     columns = _columns(reader, options)
     try:
         if TableWriter(out, ENTRIES_KIND, columns, meta).manifest["complete"]:
@@ -196,7 +214,7 @@ def _build(
     except OtherTable as error:
         advice = "choose another `path`, or delete that one and build again"
         if "text" in error.difference.split():
-            advice = f"documents cannot be added to a datastore, so {advice}"
+            advice = f"{advice}; `Datastore.add` adds documents to a datastore"
         raise OtherTable(error.path, error.difference, advice) from error
     with write_lock(out), TableWriter(out, ENTRIES_KIND, columns, meta) as writer:
         # another process may have finished it before we held the lock
@@ -240,7 +258,7 @@ class _Build:
         self.begun_documents: list[DocumentInfo] = []  # since the last commit
         self.metadata: list[dict[str, Any]] = []  # of the same documents
         self.entries = 0  # written or compared so far
-        self.windows = WindowGroups(lm, options.window, options.stride)
+        self.windows = WindowGroups(lm, options.window, options.stride, options.first_document)
         self.checkpointed = time.monotonic()
         self.running: deque[tuple[WindowGroup, BegunEntries]] = deque()  # not written yet
 

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from knnlm.datastore.manifest import check_entries_manifest
 from knnlm.datastore.part_files import METADATA, DocumentInfo, read_documents, read_metadata
+from knnlm.datastore.survivors import ForgottenDocument, Survivors
 from knnlm.datastore.table import MANIFEST, Column, Table, open_table, verify_table
 from knnlm.errors import DamagedError, KnnlmError, unknown
 from knnlm.files import fingerprint
@@ -43,10 +44,13 @@ class Entries:
 
     Attributes:
         path: Its folder.
+        forgotten: The documents that were forgotten; nothing else here knows of them.
+        survivors: The rows of the table that are left.
+        columns: The columns of the entries, memory-mapped.
         count: How many entries there are.
         words: How many words their targets spell, for perplexity per word.
         meta: How it was built: model, text, keys, window and stride.
-        table: The table on disk.
+        table: The table on disk, with forgotten rows.
 
     Example:
         >>> entries = open_entries("store")
@@ -58,21 +62,44 @@ class Entries:
         self.table = table
         self.path: Path = table.path
         self.meta: dict[str, Any] = table.manifest["meta"]
-        self.count = table.rows
-        self.words = int(table.manifest["summary"]["words"])
+        summary = table.manifest["summary"]
+        self.forgotten = [ForgottenDocument(*gone) for gone in summary.get("forgotten", ())]
+        self.survivors = Survivors.without(
+            table.rows, [(gone.start, gone.stop) for gone in self.forgotten]
+        )
+        self.columns = {
+            name: self.survivors.column(column) if self.forgotten else column
+            for name, column in table.columns.items()
+        }
+        self.count = self.survivors.entry_count
+        self.words = int(summary["words"]) - sum(gone.words for gone in self.forgotten)
 
     @cached_property
     def fingerprint(self) -> str:
-        """128 bits that depend on every byte of the columns; caches are named after it.
+        """128 bits that depend on every byte of the columns and on what was forgotten; caches are
+        named after it."""
+        rows = self.rows_fingerprint(self.table.rows)
+        assert rows is not None
+        if not self.forgotten:
+            return rows
+        return fingerprint({"rows": rows, "forgotten": [gone.document for gone in self.forgotten]})
+
+    def rows_fingerprint(self, rows: int) -> str | None:
+        """128 bits that depend on every byte of the first rows of the table, whatever was
+        forgotten; None where these are not whole parts.
 
         Metadata is left out: a file that was only copied has another date.
         """
-        manifest = self.table.manifest
-        parts = [
-            {**part, "files": {n: f for n, f in part["files"].items() if n != METADATA}}
-            for part in manifest["parts"]
-        ]
-        return fingerprint({"columns": manifest["columns"], "parts": parts, "rows": self.count})
+        manifest, parts, counted = self.table.manifest, [], 0
+        for part in manifest["parts"]:
+            if counted == rows:
+                break
+            files = {n: f for n, f in part["files"].items() if n != METADATA}
+            parts.append({**part, "files": files})
+            counted += int(part["rows"])
+        if counted != rows:
+            return None
+        return fingerprint({"columns": manifest["columns"], "parts": parts, "rows": rows})
 
     @cached_property
     def targets(self) -> NDArray[np.int32]:
@@ -81,7 +108,7 @@ class Entries:
         Raises:
             DamagedError: They are not what was written, or not tokens of the model.
         """
-        targets: NDArray[np.int32] = self.table.columns["target"].all()
+        targets: NDArray[np.int32] = self.columns["target"].all()
         outside = targets[(targets < 0) | (targets >= self.vocab_size)]
         if len(outside):
             raise DamagedError(
@@ -120,7 +147,7 @@ class Entries:
                 f"{self.path} holds no '{name}' states (it has {', '.join(self.keys)}): build it "
                 f"with `keys` {name}"
             )
-        return self.table.columns[name]
+        return self.columns[name]
 
     def states(self, keys: Sequence[str]) -> NDArray[Any]:
         """The hidden states of several keys side by side, in memory: for evaluation texts.
@@ -141,20 +168,35 @@ class Entries:
             KnnlmError: It was not asked for when the entries were built.
             DamagedError: It is not what was written.
         """
-        if "lm_logprob" not in self.table.columns:
+        if "lm_logprob" not in self.columns:
             raise KnnlmError(f"{self.path} holds no LM log-probabilities: build it with `logprobs`")
-        logprobs: NDArray[np.float32] = self.table.columns["lm_logprob"].all()
+        logprobs: NDArray[np.float32] = self.columns["lm_logprob"].all()
         return logprobs
 
     @cached_property
     def documents(self) -> list[DocumentInfo]:
         """All documents, in order."""
+        return self._left(self.all_documents)
+
+    @cached_property
+    def all_documents(self) -> list[DocumentInfo]:
+        """Those that were forgotten too, by their numbers in the table."""
         return read_documents(self.table)
+
+    @property
+    def document_count(self) -> int:
+        """How many documents there are."""
+        return int(self.table.manifest["summary"]["documents"]) - len(self.forgotten)
+
+    def _left(self, of_documents: list[Any]) -> list[Any]:
+        """Without what belongs to forgotten documents."""
+        gone = {document.document for document in self.forgotten}
+        return [each for number, each in enumerate(of_documents) if number not in gone]
 
     @cached_property
     def metadata(self) -> list[dict[str, Any]]:
         """What is known of each document, in order: path, size, date, and what the text gave."""
-        return read_metadata(self.table)
+        return self._left(read_metadata(self.table))
 
     def context(self, entry: int, before: int) -> NDArray[np.int32]:
         """The tokens that precede an entry's target in its document.
@@ -166,9 +208,9 @@ class Entries:
         Returns:
             Token ids, in the order of the text.
         """
-        position = int(self.table.columns["position"].read(entry, entry + 1)[0])
+        position = int(self.columns["position"].read(entry, entry + 1)[0])
         first = entry - min(before, position - 1)
-        tokens: NDArray[np.int32] = self.table.columns["target"].read(first, entry)
+        tokens: NDArray[np.int32] = self.columns["target"].read(first, entry)
         return tokens
 
     def continuation(self, entry: int, after: int) -> NDArray[np.int32]:
@@ -182,16 +224,22 @@ class Entries:
             Token ids, in the order of the text.
         """
         stop = min(entry + 1 + after, self.count)
-        documents = self.table.columns["document"].read(entry, stop)
+        documents = self.columns["document"].read(entry, stop)
         same = int((documents == documents[0]).sum())
-        tokens: NDArray[np.int32] = self.table.columns["target"].read(entry + 1, entry + same)
+        tokens: NDArray[np.int32] = self.columns["target"].read(entry + 1, entry + same)
         return tokens
 
     @property
     def document_numbers(self) -> NDArray[np.int32]:
-        """The number of every entry's document, from 0."""
-        numbers: NDArray[np.int32] = self.table.columns["document"].all()
-        return numbers
+        """The number of every entry's document in `documents`."""
+        return self._numbers(self.columns["document"].all())
+
+    def _numbers(self, in_table: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Numbers of documents in the table as numbers in `documents`."""
+        if not self.forgotten:
+            return in_table
+        gone = np.sort([document.document for document in self.forgotten])
+        return (in_table - np.searchsorted(gone, in_table)).astype(np.int32)
 
     def document_of(self, entry: int) -> str:
         """Name of the document that an entry's target is in.
@@ -202,13 +250,18 @@ class Entries:
         Returns:
             The name, as the text gave it.
         """
-        number = int(self.table.columns["document"].read(entry, entry + 1)[0])
+        (number,) = self._numbers(self.columns["document"].read(entry, entry + 1)).tolist()
         if not 0 <= number < len(self.documents):
             raise DamagedError(
                 f"{self.path} holds an entry of document {number:,}, and has "
                 f"{len(self.documents):,}: build it again"
             )
         return self.documents[number].name
+
+    @property
+    def forgets(self) -> int:
+        """How many times documents were forgotten, also before it was compacted."""
+        return int(self.table.manifest["summary"].get("forgets", 0))
 
     @property
     def model_source(self) -> str:

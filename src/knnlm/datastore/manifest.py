@@ -1,7 +1,8 @@
 """What a manifest says, described: of any table, and of a table of entries.
 
 It is compared with this before a file that it names is opened. That its numbers add up is part of
-the description: parts are numbered from 0 without a gap, and have the rows of the table in sum.
+the description: parts are numbered without a gap and have the rows of the table in sum, and what
+was forgotten is a part of what was built.
 """
 
 from pathlib import Path
@@ -95,6 +96,7 @@ class _EntriesMeta(TypedDict):
     att_module: str | None
     window: Positive
     stride: Positive
+    part_rows: Positive
     softmax_temperature: NotRequired[Temperature]
 
 
@@ -110,12 +112,23 @@ class _OwnText(TypedDict):
     meta: NotRequired[dict[str, Any]]
 
 
+class _Added(TypedDict):
+    """A text that was added."""
+
+    text: _TextFields
+    words: Count
+    documents: Count
+
+
 class _EntriesSummary(TypedDict):
     words: Count
     documents: Positive
     model_source: PathText
     adapter: PathText | None
     text: NotRequired[_OwnText]
+    forgotten: NotRequired[list[tuple[Count, Count, Count, Count]]]
+    forgets: NotRequired[Count]
+    added: NotRequired[list[_Added]]
 
 
 class _EntriesManifest(TypedDict):
@@ -135,9 +148,10 @@ def check_manifest(manifest: dict[str, Any], file: Path) -> None:
         DamagedError: A field cannot be, or the fields contradict each other.
     """
     check_fields(ManifestFields, manifest, file, RESTORE)
+    first = int(manifest["parts"][0]["name"]) if manifest["parts"] else 0
     for number, part in enumerate(manifest["parts"]):
-        if part["name"] != f"{number:06d}":
-            raise damaged_field(file, f"parts[{number}].name is not {number:06d}", RESTORE)
+        if part["name"] != (follows := f"{first + number:06d}"):
+            raise damaged_field(file, f"parts[{number}].name is not {follows}", RESTORE)
         for name in manifest["columns"]:
             if f"{name}.npy" not in part["files"]:
                 raise damaged_field(file, f"parts[{number}].files.{name}.npy is missing", RESTORE)
@@ -172,6 +186,8 @@ def check_entries_manifest(manifest: dict[str, Any], file: Path) -> None:
             raise damaged_field(file, f"columns.{name} is not of type float32", RESTORE)
     if missing := _missing(manifest["summary"].get("text")):
         raise damaged_field(file, f"summary.text.{missing} is missing", RESTORE)
+    if not _add_up(manifest["summary"], manifest["rows"]):
+        raise damaged_field(file, "summary.forgotten is not a part of the documents", RESTORE)
 
 
 def check_checkpoint(checkpoint: dict[str, Any], file: Path) -> dict[str, Any]:
@@ -195,3 +211,16 @@ def _missing(text: dict[str, Any] | None) -> str | None:
     """The first field that the name of a text of this kind lacks."""
     needed = () if text is None else _NEEDED.get(text["kind"], ())
     return next((field for field in needed if field not in (text or {})), None)
+
+
+def _add_up(summary: dict[str, Any], rows: int) -> bool:
+    """Whether forgotten documents are different ones, of different rows, and leave some."""
+    end = words = left = 0
+    gone = sorted(summary.get("forgotten", ()), key=lambda document: document[1:3])
+    for _, start, stop, of_document in gone:
+        if not end <= start <= stop:
+            return False
+        end, words, left = stop, words + of_document, left + start - end
+    numbers = {document[0] for document in gone}
+    few = len(numbers) == len(gone) and max(numbers, default=-1) < summary["documents"]
+    return few and end <= rows and words <= summary["words"] and left + rows - end > 0

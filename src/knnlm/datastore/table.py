@@ -35,7 +35,7 @@ class ColumnType(NamedTuple):
         return (rows, self.width) if self.width else (rows,)
 
 
-_VERIFYING = threading.Lock()  # cores that begin with the same column do not all verify it
+_VERIFYING = threading.RLock()  # cores that begin with the same column do not all verify it
 
 
 class Column:
@@ -114,6 +114,21 @@ class Column:
         """Pairs of (first row, rows), in order, `size` rows at a time."""
         for start in range(0, len(self), size):
             yield start, self.read(start, start + size)
+
+    def slices(self, slices: Sequence[tuple[int, int]]) -> "Column":
+        """A column of some rows, where they lie.
+
+        Args:
+            slices: (first row, how many), in ascending order.
+        """
+        parts = []
+        for start, count in slices:
+            first = int(np.searchsorted(self.starts, start, side="right")) - 1
+            last = int(np.searchsorted(self.starts, start + count, side="left"))
+            for part, begin in zip(self._parts[first:last], self.starts[first:last], strict=True):
+                parts.append(part[max(start - begin, 0) : start + count - begin])
+        # verified as a whole, once, when rows of either are first used
+        return Column([part for part in parts if len(part)], self.type, self.verify)
 
     def gather(self, ids: NDArray[np.integer], out: NDArray[Any] | None = None) -> NDArray[Any]:
         """Rows by number.

@@ -32,10 +32,14 @@ class WindowGroups:
         lm: The model, for its tokenizer and its vocabulary.
         window: Tokens that the model reads at once.
         stride: Tokens from one window to the next.
+        first_document: The number of the first document.
     """
 
-    def __init__(self, lm: LanguageModel, window: int, stride: int) -> None:
+    def __init__(
+        self, lm: LanguageModel, window: int, stride: int, first_document: int = 0
+    ) -> None:
         self.lm, self.window, self.stride = lm, window, stride
+        self.first_document = first_document
         self.documents = self.words = 0  # so far
         self.contents: set[int] = set()  # a hash of each document's tokens
 
@@ -66,4 +70,4 @@ class WindowGroups:
             documents.append(DocumentInfo(encoded.name, len(tokens), encoded.words, int(tokens[0])))
             metadata.append(dict(encoded.meta))
             for w in cut_windows(len(tokens), self.window, self.stride):
-                yield TokenWindow(number, w, tokens[w.start : w.stop + 1])
+                yield TokenWindow(self.first_document + number, w, tokens[w.start : w.stop + 1])

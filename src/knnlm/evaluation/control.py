@@ -86,7 +86,7 @@ def control_logprobs(
     if temperature == 1:
         tempered = queries.lm_logprob
     elif queries.meta.get("softmax_temperature") == temperature:
-        tempered = queries.table.columns[_COLUMN].all()
+        tempered = queries.columns[_COLUMN].all()
     else:
         tempered = _tempered(model, queries, temperature)
     unigrams = unigram_logprobs(store.targets, queries.targets, store.vocab_size)

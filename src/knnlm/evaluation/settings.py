@@ -14,7 +14,7 @@ from typing import Any, NotRequired, TypedDict
 
 from knnlm import formats
 from knnlm.components import KNN_NAME
-from knnlm.datastore import Entries, note_published
+from knnlm.datastore import Entries, note_kept
 from knnlm.files import fingerprint, finite, read_json, write_json, write_lock
 from knnlm.search import Retrieval
 from knnlm.stored_fields import (
@@ -221,7 +221,7 @@ def save_settings(entries: Entries, settings: TunedSettings) -> None:
         kept[name] = settings
         fields = {name: each.as_json() for name, each in kept.items()}
         write_json(file, {"format": FORMAT, "settings": fields})
-        note_published(entries.path, [file])
+        note_kept(entries.path, [file])
 
 
 def load_settings(entries: Entries) -> list[TunedSettings]:

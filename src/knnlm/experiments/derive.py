@@ -47,7 +47,7 @@ def derive(
         width: The width of the changed states, where it differs.
     """
     states = {key: source.key(key) for key in keys}
-    others = {n: c for n, c in source.table.columns.items() if n not in source.keys}
+    others = {n: c for n, c in source.columns.items() if n not in source.keys}
     columns = {key: ColumnType(c.type.dtype, width or c.type.width) for key, c in states.items()}
     columns |= {name: other.type for name, other in others.items()}
     meta = {**source.meta, "keys": list(keys), "derived": dict(note), "from": source.fingerprint}
@@ -68,7 +68,9 @@ def derive(
                 writer.commit()
             else:
                 words = round(source.words * count / source.count)  # in proportion to the tokens
-                writer.finish({**source.table.manifest["summary"], "words": words})
+                summary = {**source.table.manifest["summary"], "words": words}
+                summary.pop("forgotten", None)
+                writer.finish(summary)
     return open_entries(out)
 
 

@@ -5,7 +5,7 @@ the hooks read is checked on a few tokens before the first use (verify.py); a mo
 refused."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any, NamedTuple, Self
 
@@ -38,17 +38,9 @@ class Capture:
     parallel blocks, "block_input". Calls after each other overwrite them.
     """
 
-    def __init__(self, reader: "StateReader", then: "Then | None" = None) -> None:
+    def __init__(self, reader: "StateReader") -> None:
         self.reader = reader
         self.tensors: dict[str, torch.Tensor] = {}
-        self._then = then
-
-    def keep(self, name: str, tensor: torch.Tensor) -> None:
-        """Keep a tensor; tell whoever wants to know which key is complete."""
-        self.tensors[name] = tensor
-        key = self.reader.completed_by(name)
-        if self._then is not None and key is not None:
-            self._then(self, key)
 
     def att(self, batch: int) -> torch.Tensor:
         """att (B, T, D) at every position, for `batch` sequences.
@@ -64,9 +56,6 @@ class Capture:
         """ffn (B, T', D), only at the positions where the model was asked to predict."""
         return self.tensors["output_embedding_input"]
 
-
-Then = Callable[[Capture, str], None]
-"""Called while the model runs, as soon as a key ("att" or "ffn") can be read."""
 
 # Hooks stay attached as long as the reader, so a context variable tells them which calls to
 # capture: those of this thread, inside `capture`.
@@ -172,22 +161,17 @@ class StateReader:
         return States(capture.att(len(ids)) if self.att_location is not None else None, ffn)
 
     @contextlib.contextmanager
-    def capture(self, then: Then | None = None) -> Iterator[Capture]:
+    def capture(self) -> Iterator[Capture]:
         """Capture states from calls of the model that you make yourself.
 
         Only calls in this thread, inside the `with`, are captured.
-
-        Args:
-            then: Called in the middle of such a call, when a key can be read: att comes before the
-                last feed-forward layer runs, ffn before the output embedding does. Where att needs
-                several tensors it is not called for it.
 
         Example:
             >>> with reader.capture() as capture:
             ...     output = model(input_ids=ids, past_key_values=cache)
             >>> capture.ffn
         """
-        capture = Capture(self, then)
+        capture = Capture(self)
         token = _CURRENT.set(capture)
         try:
             yield capture
@@ -201,14 +185,6 @@ class StateReader:
         """
         capture = _CURRENT.get()
         return capture if capture is not None and capture.reader is self else None
-
-    def completed_by(self, name: str) -> str | None:
-        """The key that can be read once the tensor `name` is kept; None if none is."""
-        if name == "output_embedding_input":
-            return "ffn"
-        location = self.att_location
-        alone = location is not None and not location.parallel and name == "feed_forward_input"
-        return "att" if alone else None
 
     def logits(self, ffn: torch.Tensor) -> torch.Tensor:
         """The model's own logits (…, V) for ffn states (…, D)."""
@@ -252,13 +228,13 @@ class StateReader:
     def _keep_input(self, name: str) -> Any:
         def keep(_: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
             if (capture := self.current_capture()) is not None:
-                capture.keep(name, arguments[0] if arguments else named["hidden_states"])
+                capture.tensors[name] = arguments[0] if arguments else named["hidden_states"]
 
         return keep
 
     def _keep_output(self, name: str) -> Any:
         def keep(_: Any, __: Any, output: Any) -> None:
             if (capture := self.current_capture()) is not None:
-                capture.keep(name, output[0] if isinstance(output, tuple) else output)
+                capture.tensors[name] = output[0] if isinstance(output, tuple) else output
 
         return keep

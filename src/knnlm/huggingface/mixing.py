@@ -1,16 +1,14 @@
-"""log p_LM → log P, for the positions of one call of the model: one search for all of them, begun
-while the LM still runs."""
+"""log p_LM → log P, for the positions of one call of the model: one search for all of them."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 
-from knnlm.components import Component, Votes
+from knnlm.components import Component
 from knnlm.datastore import Entries
 from knnlm.evaluation import mix_vocabulary, mix_votes
-from knnlm.hidden_states import Capture, StateReader
+from knnlm.hidden_states import StateReader
 from knnlm.huggingface.steps import Steps
 
 _ROWS_AT_ONCE = 256
@@ -38,41 +36,15 @@ class Parts:
         return states.to(self.stored).float()
 
 
-class EarlyVotes:
-    """Begins the search while the LM goes on: att is known before its last feed-forward layer and
-    the output embedding run, ffn before the latter."""
-
-    def __init__(self, parts: Parts, read: Callable[[Capture, str], torch.Tensor]) -> None:
-        self._parts, self._read = parts, read
-        self._wait: Callable[[], Votes] | None = None
-
-    def __call__(self, captured: Capture, key: str) -> None:
-        """A key can be read."""
-        if self._parts.lam > 0 and self._parts.component.keys == (key,):
-            asked = self._parts.rounded(self._read(captured, key).flatten(0, -2))
-            self._wait = self._parts.component.begin_votes(asked)
-
-    def votes(self) -> Votes | None:
-        """Those of all positions; None where nothing was begun."""
-        return None if self._wait is None else self._wait()
-
-
 def mix_in_place(
-    parts: Parts,
-    logits: torch.Tensor,
-    states: torch.Tensor,
-    steps: Steps | None,
-    early: Votes | None,
+    parts: Parts, logits: torch.Tensor, states: torch.Tensor, steps: Steps | None
 ) -> None:
     """Turn log p_LM (B, T, V) into log P: some positions at a time, with one search for them."""
     flat, queries = logits.view(-1, logits.shape[-1]), states.reshape(-1, states.shape[-1])
     for start in range(0, len(flat), _ROWS_AT_ONCE):
         rows = slice(start, start + _ROWS_AT_ONCE)
         asked, lm = parts.rounded(queries[rows]), flat[rows]
-        votes = early
-        if votes is None:
-            near = None if steps is None else steps.neighbors(asked)
-            votes = parts.component.votes(asked, near)
+        votes = parts.component.votes(asked, None if steps is None else steps.neighbors(asked))
         if votes is not None:
             tokens, logs = (torch.from_numpy(v).to(flat.device) for v in votes[:2])
             if steps is not None:

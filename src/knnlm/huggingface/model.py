@@ -22,9 +22,9 @@ from knnlm.components import Component, component_checksum, open_component
 from knnlm.datastore import Entries
 from knnlm.errors import KnnlmError, UsageError
 from knnlm.evaluation import TunedSettings, mix
-from knnlm.hidden_states import Capture, StateReader, target_logprobs
+from knnlm.hidden_states import StateReader, target_logprobs
 from knnlm.huggingface.config import KNNLMConfig
-from knnlm.huggingface.mixing import EarlyVotes, Parts, mix_in_place
+from knnlm.huggingface.mixing import Parts, mix_in_place
 from knnlm.huggingface.steps import Steps, TokenScores
 from knnlm.models import LanguageModel, model_fingerprint
 from knnlm.ranges import check_lambda
@@ -225,24 +225,19 @@ class KNNLMForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixi
         slices = "logits_to_keep" in self._takes
         if slices:
             given["logits_to_keep"] = logits_to_keep
-        kept = _kept(logits_to_keep)
-
-        def read(captured: Capture, key: str) -> torch.Tensor:
-            if key == "ffn":
-                return captured.ffn if slices else captured.ffn[:, kept]
-            read_by = input_ids if input_ids is not None else inputs_embeds
-            return captured.att(1 if read_by is None else len(read_by))[:, kept]
-
-        early = EarlyVotes(parts, read) if steps is None or steps.successors is None else None
-        with parts.reader.capture(early) as captured:
+        with parts.reader.capture() as captured:
             out = self.base(**given, return_dict=True)
+        kept = _kept(logits_to_keep)
         logits = (out.logits if slices else out.logits[:, kept]).float().log_softmax(-1)
         if parts.lam > 0:
-            states = [read(captured, key) for key in parts.component.keys]
+            states = {
+                "att": lambda: captured.att(len(logits))[:, kept],
+                "ffn": lambda: captured.ffn if slices else captured.ffn[:, kept],
+            }
+            read = [states[key]() for key in parts.component.keys]
             if steps is not None and input_ids is not None:
                 steps.begin(int(input_ids[0, -1]))
-            votes = None if early is None else early.votes()
-            mix_in_place(parts, logits, torch.cat(states, dim=-1), steps, votes)
+            mix_in_place(parts, logits, torch.cat(read, dim=-1), steps)
         loss = None if labels is None else _loss(logits, labels, logits_to_keep)
         # whatever else the base LM returns stays
         outputs = type(out)(**{**out, "loss": loss, "logits": logits})

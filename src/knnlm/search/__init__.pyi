@@ -5,8 +5,10 @@ from .exact import exact_search as exact_search
 from .exact import with_exact_scores as with_exact_scores
 from .factory import paper_factory as paper_factory
 from .index import Index as Index
-from .index import build_index as build_index
 from .index import open_index as open_index
+from .index_building import build_index as build_index
+from .index_building import rebuild_index as rebuild_index
+from .index_building import update_index as update_index
 from .index_records import describe_index as describe_index
 from .index_records import index_file as index_file
 from .index_records import index_folder as index_folder

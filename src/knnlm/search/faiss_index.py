@@ -80,6 +80,8 @@ class IndexedStates(NamedTuple):
 
 def as_indexed_queries(queries: NDArray[np.float32], width: int) -> NDArray[np.float32]:
     """Queries with as many zeros as an index of this width needs."""
+    if queries.shape[1] == width:
+        return queries
     return np.pad(queries, ((0, 0), (0, width - queries.shape[1])))
 
 
@@ -105,10 +107,17 @@ def trained_index(states: IndexedStates, factory: str, seed: int, folder: Path) 
     return index
 
 
-def add_entries(index: Any, states: IndexedStates) -> None:
-    """Put every stored state into the index, in the order of ids."""
-    with ProgressBar("index", len(states.keys), "entries") as meter:
-        for _, block in states.keys.blocks(_ADDED_AT_ONCE):
+def add_entries(index: Any, states: IndexedStates, added: Column | None = None) -> None:
+    """Put stored states into the index, in the order of ids.
+
+    Args:
+        index: The FAISS index.
+        states: How states are prepared; all of them are put in by default.
+        added: Further states, which come after those.
+    """
+    keys = states.keys if added is None else added
+    with ProgressBar("index", len(keys), "entries") as meter:
+        for _, block in keys.blocks(_ADDED_AT_ONCE):
             _explained("the index", index.add, states.prepared(block))
             meter.advance(len(block))
 

@@ -5,7 +5,7 @@ are converted in memory that stays in the cache, multiplied in fp32 and compared
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple, assert_never
+from typing import Any, NamedTuple
 
 import faiss
 import numpy as np
@@ -23,6 +23,7 @@ from knnlm.search.products import (
     space_of,
 )
 from knnlm.search.reached import Candidates, Floats
+from knnlm.search.scores import keep_faiss_to_its_core
 from knnlm.similarity import Metric
 from knnlm.tensors import read_only_tensor
 
@@ -30,8 +31,8 @@ MOST_QUERIES = 64
 """For more queries a matrix of entries, in the CPU's fastest precision, is worth making."""
 _TILES_AT_ONCE = 16
 """Candidates are collected over so many tiles: naming them costs more than finding them."""
-_CONVERTED = 1 << 20
-"""Numbers that are converted at once."""
+_CONVERTED = 1 << 17
+"""Numbers that are converted at once: half of a core's cache."""
 _SAMPLE_HITS = 4
 """Entries of a sample that should reach a bar: reading a larger sample would not pay."""
 _FAR = 8
@@ -89,52 +90,68 @@ class FewQuestions(NamedTuple):
 
     def candidates(self, keys: Column, starts: Iterable[int]) -> Iterator[Candidates]:
         """Those of the tiles that begin at `starts`."""
+        keep_faiss_to_its_core()
         size, width = min(self.tile, len(keys)), len(self.space.center)
-        at_once = min(max(1, _CONVERTED // width), size)
-        memory = _Memory(len(self.matrix), at_once, size, width)
+        memory = _memory(len(self.matrix), min(max(1, _CONVERTED // width), size), size, width)
         for start in starts:
             states = keys.view(start, start + self.tile)
-            reaches = self._reaches(read_only_tensor(states), memory).numpy()
-            rows, columns = np.divmod(np.flatnonzero(reaches), size)
-            longest = float(memory.squares[: len(states)].max()) ** 0.5
+            if len(states) < size:  # the last tile
+                memory = _memory(len(self.matrix), len(memory.wide), len(states), width)
+            self._multiply(read_only_tensor(states), memory)
+            torch.ge(memory.product, self.bars, out=memory.reaches)
+            rows, columns = np.divmod(np.flatnonzero(memory.reaches.numpy()), len(states))
+            longest = float(memory.squares.max()) ** 0.5
             yield Candidates(start, states, rows, columns, longest)
 
-    def _reaches(self, states: torch.Tensor, memory: "_Memory") -> torch.Tensor:
-        """Whose score reaches which bar. Between two calls of PyTorch the other threads wait, so
-        there are few."""
-        reaches, at_once = memory.reaches, len(memory.wide)
-        if len(states) < reaches.shape[1]:
-            reaches.zero_()
-        for first in range(0, len(states), at_once):
-            some = states[first : first + at_once]
-            wide, columns = memory.wide[: len(some)], slice(first, first + len(some))
+    def _multiply(self, states: torch.Tensor, memory: "_Memory") -> None:
+        """Scores of a tile without e(q), and the squared lengths of its entries. After each call of
+        PyTorch or FAISS a thread waits for the other threads' Python, so there are few calls."""
+        matrix, wide = self.matrix, memory.wide
+        center = self.space.center if self.centered else None
+        for some, (product, address, rows) in zip(
+            states.split(len(wide)), memory.pieces, strict=True
+        ):
+            if rows < len(wide):
+                wide = wide[:rows]
             wide.copy_(some)
-            if self.centered:
-                wide -= self.space.center
-            squares, product = memory.squares[columns], memory.product[:, : len(some)]
-            arrays = (faiss.swig_ptr(values.numpy()) for values in (squares, wide))
-            _FAISS.fvec_norms_L2sqr(*arrays, wide.shape[1], len(wide))
-            match self.space.metric:
-                case "l2":
-                    torch.addmm(squares, self.matrix, wide.T, beta=-1, out=product)
-                case "ip":
-                    torch.mm(self.matrix, wide.T, out=product)
-                    if self.centered:
-                        product += wide @ self.space.center
-                case _:
-                    assert_never(self.space.metric)
-            torch.ge(product, self.bars, out=reaches[:, columns])
-        return reaches
+            if center is not None:
+                wide -= center
+            _FAISS.fvec_norms_L2sqr(address, memory.address, wide.shape[1], rows)
+            torch.mm(matrix, wide.T, out=product)
+            if center is not None and self.space.metric == "ip":
+                product += wide @ center
+        if self.space.metric == "l2":
+            memory.product.sub_(memory.squares)
 
 
-class _Memory:
-    """What one thread writes into, again and again."""
+class _Memory(NamedTuple):
+    """What one thread writes into, again and again.
 
-    def __init__(self, queries: int, at_once: int, tile: int, width: int) -> None:
-        self.wide = torch.empty(at_once, width)
-        self.product = torch.empty(queries, at_once)
-        self.squares = torch.empty(tile)
-        self.reaches = torch.zeros(queries, tile, dtype=torch.bool)
+    Attributes:
+        wide: Some states, converted, and `address`, where they lie.
+        product: (Q, N) scores of a tile.
+        squares: (N,) squared lengths of its entries.
+        reaches: (Q, N) which scores reach their bars.
+        pieces: For each piece of the tile that is converted at once: its part of the scores, where
+            its squared lengths lie, and how many entries it has.
+    """
+
+    wide: torch.Tensor
+    address: Any
+    product: torch.Tensor
+    squares: torch.Tensor
+    reaches: torch.Tensor
+    pieces: list[tuple[torch.Tensor, Any, int]]
+
+
+def _memory(queries: int, at_once: int, tile: int, width: int) -> _Memory:
+    wide, product = torch.empty(at_once, width), torch.empty(queries, tile)
+    squares, reaches = torch.empty(tile), torch.empty(queries, tile, dtype=torch.bool)
+    pieces = [
+        (some, faiss.swig_ptr(lengths.numpy()), len(lengths))
+        for some, lengths in zip(product.split(at_once, dim=1), squares.split(at_once), strict=True)
+    ]
+    return _Memory(wide, faiss.swig_ptr(wide.numpy()), product, squares, reaches, pieces)
 
 
 def few_space(keys: Column, metric: Metric, count: int) -> tuple[Space, Floats]:

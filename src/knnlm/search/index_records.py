@@ -1,10 +1,12 @@
 """What is known of the indexes of a datastore, without opening them: nothing here imports FAISS.
 
-STORE/indexes/<name>/index.faiss     what FAISS writes
+STORE/indexes/<name>/<xxh3>.faiss    what FAISS writes; its name is its checksum
 STORE/indexes/<name>/manifest.json   key, metric, factory, nprobe, refine, augmented, rows,
-                                     fingerprint of the datastore, recall, checksum
+                                     fingerprint of these rows, design, recall, file, checksum
 
-Format 1 had neither refine nor augmented: its candidates are not scored again.
+An index covers the first rows of a datastore's table; documents that were added later are compared
+one by one until `update_index` takes them in. Rows that were forgotten stay in it and are left out
+of what it finds. Format 1 had neither refine nor augmented: its candidates are not scored again.
 """
 
 from pathlib import Path
@@ -19,6 +21,7 @@ from knnlm.stored_fields import (
     Key,
     MetricName,
     NeighborCount,
+    PlainName,
     Positive,
     Share,
     Within,
@@ -28,6 +31,12 @@ from knnlm.stored_fields import (
 INDEX_FILE, MANIFEST = "index.faiss", "manifest.json"
 FORMAT = 2
 _Effort = Annotated[int, Within(1, (1 << 31) - 1)]
+
+
+class _Design(TypedDict):
+    nprobe: _Effort | None
+    refine: _Effort | None
+    recall: Share
 
 
 class IndexFields(TypedDict):
@@ -46,6 +55,8 @@ class IndexFields(TypedDict):
     xxh3: Checksum
     recall: Share
     recall_k: NeighborCount
+    design: NotRequired[_Design]
+    file: NotRequired[PlainName]
 
 
 def index_manifest(store: Entries, name: str) -> dict[str, Any]:
@@ -64,7 +75,7 @@ def index_manifest(store: Entries, name: str) -> dict[str, Any]:
     if name not in names:
         raise unknown("index", name, names)
     manifest = describe_index(store, name)
-    if manifest["store"] != store.fingerprint:
+    if not covers(manifest, store):
         raise KnnlmError(
             f"index {name} covers {manifest['rows']:,} entries of another state of {store.path}: "
             f"{how_to_rebuild(manifest)}"
@@ -85,6 +96,11 @@ def describe_index(store: Entries, name: str) -> dict[str, Any]:
     return manifest
 
 
+def covers(manifest: dict[str, Any], store: Entries) -> bool:
+    """Whether an index is of the first rows of this datastore."""
+    return bool(manifest["store"] == store.rows_fingerprint(int(manifest["rows"])))
+
+
 def list_indexes(store: Entries) -> list[str]:
     """Names of the finished indexes of a datastore, in alphabetical order."""
     return sorted(p.parent.name for p in store.path.glob(f"indexes/*/{MANIFEST}"))
@@ -98,7 +114,7 @@ def index_file(store: Entries, name: str) -> Path:
         DamagedError: The file is not what was written.
     """
     manifest, folder = index_manifest(store, name), index_folder(store, name)
-    file = folder / INDEX_FILE
+    file = folder / str(manifest.get("file", INDEX_FILE))
     if not file.is_file() or checksum_file(file) != manifest["xxh3"]:
         raise DamagedError(
             f"{file} is damaged (its checksum differs): delete {folder} and "

@@ -16,11 +16,9 @@ from numpy.typing import NDArray
 from knnlm.datastore import Column
 from knnlm.similarity import Metric, from_distance
 from knnlm.tensors import read_only_tensor
-from knnlm.workers import core_count, has_one_core, on_all_cores
+from knnlm.workers import has_one_core, on_all_cores
 
 _STATES_AT_ONCE = 1 << 11
-_WORTH_A_THREAD = 1 << 9
-"""Entries of one query that another thread may score."""
 _TILE_ENTRIES = 1 << 11
 _PAIRS_OF_A_TILE = 1 << 10
 """From so many pairs a tile on, all of it is read: an estimate, not fitted."""
@@ -51,6 +49,8 @@ def score_entries(
     asked = np.ascontiguousarray(queries, np.float32)
     if isinstance(keys, Column) and ids.size * _TILE_ENTRIES >= _PAIRS_OF_A_TILE * len(keys):
         return _score_by_tiles(metric, asked, ids, keys)
+    if isinstance(keys, Column) and len(ids) == 1 and not has_one_core():
+        return _score_one_query(metric, asked, ids, keys)
     order = np.argsort(ids, axis=1)  # states are read in the order they lie in
     ordered, scores = np.take_along_axis(ids, order, axis=1), np.empty(ids.shape, np.float32)
 
@@ -60,8 +60,6 @@ def score_entries(
         scores[row, order[row, start:stop]] = score_row(metric, asked[row], some, keys)
 
     cuts = -(-ids.shape[1] // _STATES_AT_ONCE)
-    if len(ids) < core_count():
-        cuts = max(cuts, min(core_count(), ids.shape[1] // _WORTH_A_THREAD))
     edges = np.linspace(0, ids.shape[1], cuts + 1).astype(int).tolist()
     pieces = [(row, *ends) for row in range(len(ids)) for ends in pairwise(edges)]
     if len(pieces) == 1:
@@ -93,6 +91,25 @@ def _score_by_tiles(
     counts = np.diff(edges, prepend=0)
     on_all_cores(score_tile, range(tiles))
     return scores.reshape(ids.shape)
+
+
+def _score_one_query(
+    metric: Metric, queries: NDArray[np.float32], ids: NDArray[np.integer], keys: Column
+) -> NDArray[np.float32]:
+    """The same for one query, as a step of generation asks. The threads of PyTorch, which have just
+    run the LM, are faster than to wake others."""
+    order = np.argsort(ids[0])
+    ordered = np.maximum(ids[0, order], 0)
+    states = torch.empty(len(order), keys.type.width, dtype=read_only_tensor(keys.parts[0]).dtype)
+    cuts = np.searchsorted(ordered, keys.starts)
+    for part, first, (low, high) in zip(keys.parts, keys.starts, pairwise(cuts), strict=False):
+        if high > low:
+            rows = torch.from_numpy(ordered[low:high] - first)
+            torch.index_select(read_only_tensor(part), 0, rows, out=states[low:high])
+    every, scores = np.arange(len(order)), np.empty(ids.shape, np.float32)
+    wide = states.float().numpy()
+    scores[0, order] = score_pairs(metric, queries, np.zeros_like(every), wide, every)
+    return np.where(ids < 0, np.float32(-np.inf), scores)
 
 
 def score_row(

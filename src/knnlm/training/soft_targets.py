@@ -36,7 +36,7 @@ def soft_targets(store: Entries, key: str, metric: Metric, k: int, tau: float, o
     Raises:
         KnnlmError: If the datastore holds a single document.
     """
-    documents = store.table.manifest["summary"]["documents"]
+    documents = store.document_count
     if documents < 2:
         raise KnnlmError(
             f"{store.path} holds one document, which has no neighbors elsewhere: give a datastore "

@@ -49,7 +49,7 @@ def quantities_by_place(queries: Entries, whole: Entries, gain: Numbers) -> dict
     starts = np.cumsum([0] + [d.tokens - 1 for d in whole.documents])
 
     def located(entries: Entries, values: Numbers) -> _Tokens:
-        of, at = (entries.table.columns[name].all() for name in ("document", "position"))
+        of, at = (entries.columns[name].all() for name in ("document", "position"))
         return _Tokens(seen[starts[of] + at - 1], at, of, values)
 
     loss = located(whole, -whole.lm_logprob.astype(np.float64))

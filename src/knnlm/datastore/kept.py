@@ -1,6 +1,6 @@
 """What is kept with a datastore beside its entries, so that it is noticed if some of it vanishes.
 
-    DATASTORE/published.json    the files that must be there: settings, components, indexes
+    DATASTORE/kept.json    the files that must be there: settings, components, indexes
 
 A file that is gone leaves no wrong byte behind. So whoever keeps something with a datastore notes
 its file here, under the write lock of the datastore. Datastores of before have no such list, and
@@ -16,17 +16,17 @@ from knnlm.files import read_json, write_json
 from knnlm.progress import log
 from knnlm.stored_fields import Matching, check_fields
 
-PUBLISHED = "published.json"
+KEPT = "kept.json"
 FORMAT = 1
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}"
 _Path = Annotated[str, Matching(rf"{_NAME}(/{_NAME}){{0,2}}", "a path inside the datastore")]
 
 
-class _Published(TypedDict):
+class _Kept(TypedDict):
     files: list[_Path]
 
 
-def note_published(store: Path, files: Iterable[Path]) -> None:
+def note_kept(store: Path, files: Iterable[Path]) -> None:
     """Note that files are kept with a datastore, beside those that were noted before.
 
     Args:
@@ -40,10 +40,23 @@ def note_published(store: Path, files: Iterable[Path]) -> None:
         before = []
     now = sorted({*before, *(file.relative_to(store).as_posix() for file in files)})
     if now != before:
-        write_json(store / PUBLISHED, {"format": FORMAT, "files": now})
+        write_json(store / KEPT, {"format": FORMAT, "files": now})
 
 
-def check_published(store: Path) -> None:
+def note_deleted(store: Path, files: Iterable[Path]) -> None:
+    """Note that files are no longer kept with a datastore.
+
+    Args:
+        store: The datastore's folder; the caller holds its write lock.
+        files: Files that were in it.
+    """
+    gone = {file.relative_to(store).as_posix() for file in files}
+    if (store / KEPT).is_file() and gone & set(_noted(store)):
+        left = [name for name in _noted(store) if name not in gone]
+        write_json(store / KEPT, {"format": FORMAT, "files": left})
+
+
+def check_kept(store: Path) -> None:
     """Raise a DamagedError if a file that was kept with a datastore is gone."""
     missing = [name for name in _noted(store) if not (store / name).is_file()]
     if missing:
@@ -52,14 +65,14 @@ def check_published(store: Path) -> None:
         named = missing[0] if one else f"{', '.join(missing[:-1])} and {missing[-1]}"
         raise DamagedError(
             f"{store} lacks {named}, which {were} kept with it: restore {them} from a copy or make "
-            f"{them} again; if {they} {were} deleted on purpose, delete {store / PUBLISHED} too"
+            f"{them} again; if {they} {were} deleted on purpose, delete {store / KEPT} too"
         )
 
 
 def _noted(store: Path) -> list[str]:
-    file = store / PUBLISHED
+    file = store / KEPT
     if not file.is_file():
         return []
     fields = read_json(file, newest_format=FORMAT)
     remedy = "delete it, and it is written again when something is kept with the datastore"
-    return check_fields(_Published, fields, file, remedy)["files"]
+    return check_fields(_Kept, fields, file, remedy)["files"]
