@@ -18,8 +18,8 @@ from knnlm.errors import KnnlmError
 from knnlm.experiments.base_lms import AboutLM
 from knnlm.experiments.provenance import Provenance
 from knnlm.experiments.records import CLAIM, RECORDS, Record, read_record, write_record
-from knnlm.experiments.typed_json import from_json, to_json
 from knnlm.files import read_json, write_json
+from knnlm.typed_json import from_json, to_json
 from knnlm_paper.conditions import KINDS
 
 Json = dict[str, Any]

@@ -138,3 +138,11 @@ def test_a_newer_format_is_refused_only_where_a_limit_is_given(tmp_path: Path) -
         match=r"x\.json has format 3 but this knnlm reads up to 2: install a newer knnlm",
     ):
         read_json(tmp_path / "x.json", newest_format=2)
+
+
+@pytest.mark.parametrize("depth", [200, 500, 900, 1100, 100_000])
+def test_json_that_is_nested_too_deep_is_damaged(tmp_path: Path, depth: int) -> None:
+    file = tmp_path / "deep.json"
+    file.write_text('{"a": ' + "[" * depth + "]" * depth + "}")
+    with pytest.raises(DamagedError, match=r"deep\.json is damaged \("):
+        read_json(file)

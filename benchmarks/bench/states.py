@@ -72,8 +72,8 @@ def made_up_store(work: Path, entries: int, width: int, queries: int) -> StorePa
     """
     pair = StorePair(
         f"made-up, {entries:,} × {width}",
-        work / f"store-{entries}x{width}",
-        work / f"queries-{queries}x{width}",
+        work / f"made-up-store-{entries}x{width}",
+        work / f"made-up-queries-{queries}x{width}",
     )
     _write(pair.store, entries, width, seed=1, logprobs=False)
     _write(pair.queries, queries, width, seed=2, logprobs=True)
@@ -89,12 +89,19 @@ def _write(path: Path, entries: int, width: int, *, seed: int, logprobs: bool) -
         columns["lm_logprob"] = ColumnType("<f4", 0)
     meta = {
         "model": {
+            "class": "made-up",
+            "precision": "float32",
             "vocab_size": 1 << _TARGET_BITS,
             "fingerprint": "made-up",
             "tokenizer": "made-up",
         },
         "text": {"kind": "made-up", "entries": entries, "seed": seed},
         "keys": ["att"],
+        "taps": {},
+        "att_module": None,
+        "window": _DOCUMENT,
+        "stride": _DOCUMENT,
+        "part_rows": _PART,
     }
     summary = {"words": entries, "documents": -(-entries // _DOCUMENT)}
     summary |= {"model_source": "made-up", "adapter": None}

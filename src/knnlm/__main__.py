@@ -1,6 +1,20 @@
-"""`python -m knnlm` is `knnlm`."""
+"""`python -m knnlm` is `knnlm`. Ctrl-C is handled before the command line is imported."""
 
-from knnlm.cli.main import main
+import sys
+
+from knnlm.cli.interruption import handle_interrupts, say_interrupted
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    try:
+        handle_interrupts()
+        from knnlm.cli.main import main as run_command
+
+        run_command()
+    except KeyboardInterrupt:
+        sys.exit(say_interrupted(sys.argv[1:]))
+
 
 if __name__ == "__main__":
     main()

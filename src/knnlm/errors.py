@@ -7,11 +7,19 @@ traceback. Programming errors stay ordinary exceptions.
 import difflib
 from collections.abc import Iterable
 
+from knnlm.formats import printable
+
 
 class KnnlmError(Exception):
-    """The request could not be carried out; the message says why and what to do next."""
+    """The request could not be carried out; the message says why and what to do next.
+
+    What it quotes (a file's name, a field) may come from anybody, so it can steer no terminal.
+    """
 
     exit_code = 1
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__(printable(str(message)))
 
 
 class UsageError(KnnlmError):

@@ -119,7 +119,8 @@ def read_json(path: Path, newest_format: int | None = None) -> dict[str, Any]:
         if not isinstance(value, dict):
             raise DamagedError(f"{path} is damaged (no JSON object in it): restore or rebuild it")
         intact = value.pop(CHECKSUM, None) == fingerprint(value)
-    except ValueError as error:
+        again = _with_checksum(value)
+    except (ValueError, RecursionError) as error:  # the latter of lists in lists in lists …
         raise DamagedError(f"{path} is damaged (it is not JSON): restore or rebuild it") from error
     number = value.get("format")
     # Only an intact file is newer; in another, the number may be what was damaged.
@@ -129,7 +130,7 @@ def read_json(path: Path, newest_format: int | None = None) -> dict[str, Any]:
             "newer knnlm"
         )
     # Stricter than the checksum: \u00e9 and \u00E9 are one value but not the same bytes.
-    if data != _with_checksum(value):
+    if data != again:
         raise DamagedError(f"{path} is damaged (its checksum differs): restore or rebuild it")
     return value
 

@@ -6,8 +6,11 @@ import re
 MINUS = "\N{MINUS SIGN}"
 NBSP = "\N{NO-BREAK SPACE}"
 NOTHING = "\N{EN DASH}"
-# control characters but for white space, and marks that change the direction of what follows
-_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+# control characters but for white space, marks that change the direction of what follows, halves of
+# surrogate pairs, which have no encoding, and a carriage return that does not end a line
+_UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]|\r(?!\n)"
+)
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -85,8 +88,8 @@ def duration(seconds: float) -> str:
 def printable(text: str) -> str:
     """Text that can steer neither a terminal nor the direction of the text around it.
 
-    Control characters become signs (␛), marks of direction their code (‹U+202E›); white space and
-    right-to-left letters stay.
+    Control characters become signs (␛), marks of direction and what cannot be encoded their code
+    (‹U+202E›); white space and right-to-left letters stay.
     """
     return _UNPRINTABLE.sub(lambda match: _sign(match[0]), text)
 

@@ -16,6 +16,8 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from knnlm.formats import printable
+
 log = logging.getLogger("knnlm")
 LOG_SECONDS = 15.0
 
@@ -32,7 +34,7 @@ class _PlainStderr(logging.Handler):
         if self.always or not logging.getLogger().handlers:
             line = self.format(record)
             line = line if self.rewrite is None else self.rewrite(line)
-            print(line, file=sys.stderr, flush=True)
+            print(printable(line), file=sys.stderr, flush=True)
 
 
 _HANDLER = _PlainStderr()
@@ -106,7 +108,7 @@ class ProgressBar:
     def __enter__(self) -> "ProgressBar":
         if self._shown() and sys.stderr.isatty():
             self.bar = Progress(
-                TextColumn("{task.description}"),
+                TextColumn("{task.description}", markup=False),
                 BarColumn(bar_width=30),
                 TextColumn("{task.fields[state]}"),
                 TimeRemainingColumn(),
@@ -115,7 +117,7 @@ class ProgressBar:
             )
             self.bar.start()
             self.task = self.bar.add_task(
-                self.label, total=self.total, completed=self.done, state=""
+                printable(self.label), total=self.total, completed=self.done, state=""
             )
         return self
 

@@ -12,7 +12,8 @@ PRECISIONS = ("float32", "bfloat16", "float16", "auto")
 """How a model computes."""
 
 
-_SMALLEST_TAU, _LARGEST_TAU = 1e-30, 1e30
+SMALLEST_TAU, LARGEST_TAU = 1e-30, 1e30
+_LARGEST_SEED = (1 << 31) - 2  # FAISS counts seeds in 32 bits, and is given the next one
 
 
 def check_dtype(dtype: str) -> None:
@@ -35,10 +36,10 @@ def check_lambda(lam: float) -> None:
 
 def check_temperature(tau: float) -> None:
     """Raise a UsageError unless scores can be divided by τ: positive, and not lost in fp32."""
-    if not (math.isfinite(tau) and _SMALLEST_TAU <= tau <= _LARGEST_TAU):
+    if not (math.isfinite(tau) and SMALLEST_TAU <= tau <= LARGEST_TAU):
         raise UsageError(
             f"retrieval temperature {tau} is out of range: choose a number above 0, between "
-            f"{_SMALLEST_TAU:g} and {_LARGEST_TAU:g}"
+            f"{SMALLEST_TAU:g} and {LARGEST_TAU:g}"
         )
 
 
@@ -46,3 +47,9 @@ def check_k(k: int) -> None:
     """Raise a UsageError unless a search can return k neighbors: 1 to 4096."""
     if not 1 <= k <= defaults.K_MAX:
         raise UsageError(f"k = {k} is out of range: choose 1 to {defaults.K_MAX}")
+
+
+def check_seed(seed: int) -> None:
+    """Raise a UsageError unless every library takes a seed: 0 to 2,147,483,646."""
+    if not 0 <= seed <= _LARGEST_SEED:
+        raise UsageError(f"seed {seed} is out of range: choose 0 to {_LARGEST_SEED}")

@@ -23,7 +23,14 @@ _CHECKSUM = "xxh3"
 _ZEROS = "0" * 16
 _BLOCK = 1 << 24
 _LENGTH_BYTES = 8  # of the header's length, which comes first
-_UNREADABLE = (safetensors.SafetensorError, OSError, KeyError, TypeError, ValueError)
+_UNREADABLE = (
+    safetensors.SafetensorError,
+    OSError,
+    KeyError,
+    TypeError,
+    ValueError,
+    RecursionError,
+)
 
 
 def save_tensors(path: Path, tensors: dict[str, torch.Tensor], note: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ are per token where nothing else is said."""
 
 from dataclasses import dataclass
 
-from knnlm.experiments.typed_json import FieldError, Unbounded, json_name
+from knnlm.typed_json import FieldError, Unbounded, json_name
 
 
 @dataclass(frozen=True, kw_only=True)

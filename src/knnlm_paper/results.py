@@ -15,7 +15,7 @@ from knnlm.errors import DamagedError, KnnlmError
 from knnlm.experiments.condition import M
 from knnlm.experiments.provenance import Provenance
 from knnlm.experiments.records import CLAIM, RECORDS, Record, load_records, read_claim
-from knnlm.experiments.typed_json import FieldError, from_json
+from knnlm.typed_json import FieldError, from_json
 from knnlm_paper.conditions import KINDS, PaperCondition
 from knnlm_paper.scales import Scale, scale_named, with_models
 

@@ -233,3 +233,49 @@ def test_ctrl_c_stops_a_server_and_that_is_all_it_says(
     monkeypatch.setattr(server, "serve", interrupted)
     assert run([verb, str(tuned_store)]) == 0
     assert capsys.readouterr().err.splitlines()[-1] == "stopped"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("distill STORE --text VALID --seed 18446744073709551616", "seed 18446744073709551616 is"),
+        ("distill STORE --text VALID --seed 2147483647", "out of range: choose 0 to 2147483646"),
+        (
+            "generate STORE the --seed 36893488147419103232 --lambda 0 --tau 1",
+            "9223372036854775807",
+        ),
+        (
+            "train --text VALID --preset smoke --out NEW --seed 18446744073709551616",
+            "choose 0 to 4",
+        ),
+        ("build MODEL --text VALID --out NEW --device meta", "computed on device meta: choose cpu"),
+        ("index STORE --factory IVF0,Flat", "--factory IVF0,Flat has a number that is 0: choose 1"),
+        ("index STORE --factory PQ8x0", "--factory PQ8x0 has a number that is 0"),
+        ("index STORE --factory HNSW00", "--factory HNSW00 has a number that is 0"),
+        ("index STORE --factory IVF99999999999999,Flat", "FAISS cannot make 'IVF99999999999999,Fl"),
+    ],
+)
+def test_numbers_that_libraries_cannot_take(
+    capsys: pytest.CaptureFixture[str],
+    built: Path,
+    tiny_model: Path,
+    texts: dict[str, Path],
+    tmp_path: Path,
+    words: str,
+    sentence: str,
+) -> None:
+    names = {"STORE": built, "VALID": texts["valid"], "MODEL": tiny_model, "NEW": tmp_path / "new"}
+    assert sentence in complaint(capsys, 2, *(names.get(word, word) for word in words.split()))
+
+
+def test_files_that_are_nested_too_deep(
+    capsys: pytest.CaptureFixture[str], store: Path, tiny_model: Path, tmp_path: Path
+) -> None:
+    deep = "[" * 100_000 + "]" * 100_000
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"text": "the cat", "more": ' + deep + "}\n")
+    build = ("build", tiny_model, "--out", tmp_path / "out", "--text", rows)
+    assert "rows.jsonl line 1 is not a JSON object" in complaint(capsys, 1, *build)
+    for name in ("tuned.json", "kept.json", "manifest.json"):
+        (store / name).write_text('{"settings": ' + deep + "}")
+        assert f"{name} is damaged (it is not JSON)" in complaint(capsys, 1, "verify", store)

@@ -1,19 +1,22 @@
 """A component written and read again is the same, whatever its kind; anything else is refused."""
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+import safetensors.torch
 import torch
 
 from knnlm.components import Component, LearnedComponent, Mixture, QueryArrays
 from knnlm.components.base import Loader, SavedState, ScoredTokens, TargetScores
 from knnlm.components.head import Head
 from knnlm.components.saving import COMPONENTS, StateLoader, load_component
+from knnlm.datastore import Entries
 from knnlm.errors import DamagedError, KnnlmError, UsageError
 from knnlm.tensors import save_tensors
-from tests.components.examples import every_learned
+from tests.components.examples import EntriesInMemory, every_learned
 
 V, D = 7, 4
 
@@ -169,3 +172,81 @@ def test_a_head_without_an_embedding_for_a_token_is_refused(tmp_path: Path) -> N
     head.save(tmp_path / "one.safetensors")
     with pytest.raises(DamagedError, match="do not make a component"):
         load_component(tmp_path / "one.safetensors")
+
+
+ODD: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "one row less": lambda tensor: tensor[1:],
+    "one axis more": lambda tensor: tensor[None],
+    "a single number": lambda tensor: tensor.flatten()[:1],
+    "empty": lambda tensor: tensor[:0],
+    "not finite": lambda tensor: torch.full(tensor.shape, torch.nan),
+    "infinite": lambda tensor: torch.full(tensor.shape, torch.inf),
+    "huge": lambda tensor: torch.full(tensor.shape, 2**62),
+    "negative": lambda tensor: torch.full(tensor.shape, -3),
+    "truth values": lambda tensor: torch.ones(tensor.shape, dtype=torch.bool),
+}
+
+
+@pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
+@pytest.mark.parametrize("component", every_learned(V, D)[:-1], ids=kind_of)
+def test_tensors_that_do_not_fit_are_refused(
+    component: LearnedComponent, odd: Callable[[torch.Tensor], torch.Tensor], tmp_path: Path
+) -> None:
+    kind, tensors, fields = component.saved_state()
+    file, note = tmp_path / "one.safetensors", {"kind": kind, "fields": fields, "about": {}}
+    for name, tensor in tensors.items():
+        if name in ("embedding", "counts") and len(odd(tensor)) == V - 1:
+            continue  # that is a component of a smaller vocabulary
+        save_tensors(file, {**tensors, name: odd(tensor)}, note)
+        with pytest.raises(DamagedError, match="do not make a component"):
+            load_component(file)
+
+
+@pytest.mark.parametrize("component", every_learned(V, D)[:-1], ids=kind_of)
+def test_a_component_that_does_not_fit_the_datastore_is_refused(
+    component: LearnedComponent, tmp_path: Path
+) -> None:
+    file = tmp_path / "one.safetensors"
+    component.save(file)
+    tokens, both = np.zeros(2, np.int32), ("att", "ffn")
+
+    def entries(width: int, vocabulary: int) -> Entries:
+        made = EntriesInMemory(np.zeros((2, width), np.float32), tokens, vocabulary)
+        made.table.columns.update(dict.fromkeys(both, made.table.columns["att"]))
+        made.meta["keys"] = list(both)
+        return made
+
+    load_component(file, entries(D, V))
+    for width, vocabulary in ((D + 1, V), (D, V + 1)):
+        with pytest.raises(DamagedError, match=r"do not make a component \(the (width|vocabulary)"):
+            load_component(file, entries(width, vocabulary))
+
+
+@pytest.mark.parametrize("weights", [[0.5, 0.6], [1.5, -0.5], [1.0], [0.2, 0.3, 0.5], []])
+def test_weights_that_are_no_shares_are_refused(weights: list[float], tmp_path: Path) -> None:
+    head, softmaxes, *_ = every_learned(V, D)
+    kind, tensors, fields = Mixture((head, softmaxes), (0.5, 0.5)).saved_state()
+    file = tmp_path / "one.safetensors"
+    note = {"kind": kind, "fields": {**fields, "weights": weights}, "about": {}}
+    save_tensors(file, tensors, note)
+    with pytest.raises(DamagedError, match=r"do not make a component \(fields.weights"):
+        load_component(file)
+
+
+def test_a_mixture_inside_a_mixture_is_refused(tmp_path: Path) -> None:
+    fields: dict[str, object] = {"weights": [], "parts": []}
+    for _ in range(300):
+        fields = {"weights": [1.0], "parts": [{"kind": "mixture", "fields": fields}]}
+    file = tmp_path / "one.safetensors"
+    note = {"kind": "mixture", "fields": fields, "about": {}}
+    save_tensors(file, {"weight": torch.zeros(1)}, note)
+    with pytest.raises(DamagedError, match="is a mixture itself"):
+        load_component(file)
+
+
+def test_a_note_that_is_nested_too_deep_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "one.safetensors"
+    data = safetensors.torch.save({"x": torch.zeros(1)}, {"note": "[" * 100_000 + "]" * 100_000})
+    file.write_bytes(data)
+    with pytest.raises(DamagedError, match=r"one\.safetensors is damaged"):
+        load_component(file)

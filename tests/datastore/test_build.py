@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from knnlm.datastore.build import build_entries
-from knnlm.datastore.entries import DocumentInfo, Entries, open_entries
+from knnlm.datastore.entries import Entries, open_entries
+from knnlm.datastore.part_files import DocumentInfo
 from knnlm.errors import KnnlmError, UsageError
 from knnlm.hidden_states import StateReader
 from knnlm.models.load import LanguageModel

@@ -11,15 +11,18 @@ from knnlm.datastore.build import build_entries
 from knnlm.datastore.entries import open_entries
 from knnlm.datastore.npy import NpyWriter
 from knnlm.datastore.table import CHECKPOINT
+from knnlm.datastore.table_writer import TableWriter
 from knnlm.disk import temporary_name
 from knnlm.errors import KnnlmError
 from knnlm.files import read_json, write_json
 from knnlm.hidden_states import begin_entries
 from knnlm.models.load import LanguageModel
 from knnlm.text.documents import Document
+from tests.hostile import mutations, sealed_file, survive
 
 from .disk import Disk
 from .helpers import Texts, contents, library
+from .tables import COLUMNS, KIND, rows
 
 pytestmark = pytest.mark.usefixtures("small_groups")
 
@@ -231,3 +234,24 @@ def test_a_folder_of_other_files_is_not_built_into(tmp_path: Path, lm: LanguageM
     with pytest.raises(KnnlmError, match="holds other files: choose an empty or a new folder"):
         build(lm, library(), tmp_path)
     assert contents(tmp_path) == {"notes.txt": b"mine"}
+
+
+def test_a_checkpoint_of_somebody_else_is_not_followed(tmp_path: Path) -> None:
+    """With a seal that fits and absurd content it is left alone, and the part begun again."""
+
+    def begun() -> TableWriter:
+        return TableWriter(tmp_path, KIND, COLUMNS, {"a": 1})
+
+    with begun() as writer:
+        writer.append(rows(0, 5))
+        writer.checkpoint()
+    columns = {file: file.read_bytes() for file in tmp_path.glob("parts/000000/*.npy")}
+    fields, write = sealed_file(tmp_path / CHECKPOINT)
+
+    def use() -> None:
+        for file, data in columns.items():
+            file.write_bytes(data)
+        with begun() as writer:
+            assert writer.pending in (0, 5)
+
+    survive(fields, mutations(fields, 300), write, use)

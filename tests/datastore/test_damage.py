@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from knnlm.datastore.entries import DOCUMENTS, open_entries
+from knnlm.datastore.entries import open_entries
+from knnlm.datastore.part_files import DOCUMENTS
 from knnlm.datastore.table import MANIFEST, ColumnType, open_table, verify_table
 from knnlm.datastore.table_writer import TableWriter
 from knnlm.disk import checksum_file

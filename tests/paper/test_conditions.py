@@ -9,7 +9,7 @@ import pytest
 
 from knnlm.experiments.base_lms import BaseLM, Checkpoint
 from knnlm.experiments.plan import Costs
-from knnlm.experiments.typed_json import from_json, to_json
+from knnlm.typed_json import from_json, to_json
 from knnlm_paper.conditions import (
     KINDS,
     KNN,

@@ -3,9 +3,7 @@ from .datastore import Datastore as Datastore
 from .evaluation_texts import allowed_overlap as allowed_overlap
 from .explain import explain_passage as explain_passage
 from .inventory import DatastoreInfo as DatastoreInfo
-from .inventory import VerifyResult as VerifyResult
 from .inventory import describe_datastore as describe_datastore
-from .inventory import verify_datastore as verify_datastore
 from .model import KNNLM as KNNLM
 from .overlap import without_overlap as without_overlap
 from .own_text import has_own_text as has_own_text
@@ -15,3 +13,5 @@ from .results import Generation as Generation
 from .settings import retrieval_wishes as retrieval_wishes
 from .settings import settings_of as settings_of
 from .training import train as train
+from .verification import VerifyResult as VerifyResult
+from .verification import verify_datastore as verify_datastore

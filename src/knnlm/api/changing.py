@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from knnlm.components import component_folder, is_stale, list_components
+from knnlm.components import delete_component, is_stale, list_components
 from knnlm.datastore import (
     Entries,
     add_documents,
@@ -73,7 +73,7 @@ def compact(entries: Entries) -> Entries:
     """Remove the bytes of what was forgotten from entries, indexes, caches and components."""
     now = compact_entries(entries)
     for name in _stale_components(now):
-        remove_folder(component_folder(now, name), below=now.path)
+        delete_component(now, name)
         forget_settings(now, name)
         log.info(f"component {name} is deleted: it was made from documents that are forgotten")
     if now.fingerprint != entries.fingerprint or entries.forgotten:

@@ -326,8 +326,7 @@ class Datastore(DatastoreOnDisk):
 
     def _validation(self, text: Text | None) -> Entries:
         last = last_validation_text(self.entries) if text is None else None
-        if last is not None:
-            return last
-        queries = self.queries(text, "valid")
-        check_enough(queries.count, len(queries.documents))
-        return queries
+        if last is None:
+            last = self.queries(text, "valid")
+            check_enough(last.count, len(last.documents))
+        return last

@@ -8,11 +8,19 @@ from numpy.typing import NDArray
 
 from knnlm.api.overlap import text_overlap, without_overlap
 from knnlm.api.own_text import own_text, part_of_own
-from knnlm.datastore import MANIFEST, ChangedText, Entries, build_entries, open_entries
+from knnlm.datastore import (
+    ENTRIES_KIND,
+    MANIFEST,
+    ChangedText,
+    Entries,
+    build_entries,
+    open_entries,
+    read_manifest,
+)
 from knnlm.disk import refuse_links, remove_folder
 from knnlm.errors import DamagedError, KnnlmError, UsageError
 from knnlm.evaluation import choose_settings, load_settings
-from knnlm.files import fingerprint, read_json
+from knnlm.files import fingerprint
 from knnlm.hidden_states import StateReader
 from knnlm.models import LanguageModel
 from knnlm.progress import log
@@ -121,8 +129,8 @@ def _read_queries(
 
 def _softmax_temperature(folder: Path) -> float | None:
     """The T at which log p_LM is stored too, of a text that was read, or begun to be."""
-    temperature = read_json(folder / MANIFEST)["meta"].get("softmax_temperature")
-    return None if temperature is None else float(temperature)
+    temperature = read_manifest(folder, ENTRIES_KIND)["meta"].get("softmax_temperature")
+    return float(temperature) if type(temperature) in (int, float) else None
 
 
 def read_states(entries: Entries, lm: LanguageModel, text: str, key: str) -> NDArray[Any]:

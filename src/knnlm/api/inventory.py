@@ -1,15 +1,16 @@
-"""What a datastore holds, and whether every byte of it is what was written."""
+"""What a datastore holds."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from knnlm.components import describe_component, list_components, verify_component
-from knnlm.datastore import Entries, open_table, verify_table
+from knnlm.components import describe_component, list_components
+from knnlm.datastore import Entries
 from knnlm.evaluation import TunedSettings, load_settings
-from knnlm.files import read_json, short_path
+from knnlm.files import short_path
+from knnlm.formats import printable
 from knnlm.progress import counted
-from knnlm.search import index_file, list_indexes
+from knnlm.search import describe_index, list_indexes
 
 
 @dataclass(frozen=True)
@@ -61,12 +62,8 @@ class DatastoreInfo:
         }
 
     def __str__(self) -> str:
-        return "\n".join(
-            [
-                f"{short_path(self.path)}: {self._size}",
-                *(f"  {name:<8} {fact}" for name, fact in self._facts()),
-            ]
-        )
+        facts = (f"  {name:<8} {fact}" for name, fact in self._facts())
+        return printable("\n".join([f"{short_path(self.path)}: {self._size}", *facts]))
 
     def _repr_html_(self) -> str:
         from knnlm.report.document import text_table
@@ -114,33 +111,10 @@ class DatastoreInfo:
         return facts
 
 
-@dataclass(frozen=True)
-class VerifyResult:
-    """A datastore whose bytes are what was written."""
-
-    path: Path
-    entries: int
-    bytes: int
-    indexes: list[str]
-    components: list[str]
-
-    def as_json(self) -> dict[str, Any]:
-        """All of it, as `knnlm verify --json` prints it."""
-        return {**vars(self), "path": str(self.path), "ok": True}
-
-    def __str__(self) -> str:
-        return (
-            f"{short_path(self.path)}: {self.entries:,} entries, "
-            f"{counted(len(self.indexes), 'index', 'indexes')} and "
-            f"{counted(len(self.components), 'component')} are whole ({self.bytes / 1e6:,.1f} MB)"
-        )
-
-
 def describe_datastore(entries: Entries) -> DatastoreInfo:
     """What a datastore holds."""
     manifest = entries.table.manifest
     sizes = (file["bytes"] for part in manifest["parts"] for file in part["files"].values())
-    indexes = entries.path / "indexes"
     return DatastoreInfo(
         path=entries.path,
         entries=entries.count,
@@ -154,28 +128,10 @@ def describe_datastore(entries: Entries) -> DatastoreInfo:
         model_source=entries.model_source,
         meta=entries.meta,
         columns=manifest["columns"],
-        indexes={
-            name: read_json(indexes / name / "manifest.json") for name in list_indexes(entries)
-        },
+        indexes={name: describe_index(entries, name) for name in list_indexes(entries)},
         settings=load_settings(entries),
         components={name: describe_component(entries, name) for name in list_components(entries)},
     )
-
-
-def verify_datastore(entries: Entries) -> VerifyResult:
-    """Compare every byte of a datastore and of what is kept with it with its checksum."""
-    read = entries.verify()
-    indexes = list_indexes(entries)
-    for name in indexes:
-        read += index_file(entries, name).stat().st_size
-    load_settings(entries)
-    components = list_components(entries)
-    for name in components:
-        read += verify_component(entries, name)
-    for manifest in sorted(entries.path.glob("cache/**/manifest.json")):
-        table = open_table(manifest.parent, read_json(manifest)["kind"], unfinished=True)
-        read += verify_table(table)
-    return VerifyResult(entries.path, entries.count, read, indexes, components)
 
 
 def _flat(settings: TunedSettings) -> dict[str, Any]:

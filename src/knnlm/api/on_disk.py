@@ -13,7 +13,8 @@ from knnlm.api.changing import (
     size_on_disk,
 )
 from knnlm.api.choices import model_of
-from knnlm.api.inventory import DatastoreInfo, VerifyResult, describe_datastore, verify_datastore
+from knnlm.api.inventory import DatastoreInfo, describe_datastore
+from knnlm.api.verification import VerifyResult, verify_datastore
 from knnlm.argument_types import check_types
 from knnlm.components import list_components
 from knnlm.datastore import Entries

@@ -1,42 +1,23 @@
-"""Texts that are in the datastore are refused: every token would retrieve itself.
-
-DATASTORE/cache/overlap/<fingerprint>.json    what was found for one text, so that it is looked
-                                              for once
-"""
+"""Texts that are in the datastore are refused: every token would retrieve itself."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from knnlm.api.overlap_records import CACHE, TextOverlap, read_overlap, write_overlap
 from knnlm.datastore import Entries
 from knnlm.disk import refuse_links
 from knnlm.errors import DamagedError, UsageError
 from knnlm.evaluation import LARGE_SHARE, find_overlap
-from knnlm.files import fingerprint, read_json, write_json
+from knnlm.files import fingerprint
 from knnlm.models import LanguageModel
 from knnlm.progress import counted, log
 from knnlm.text import Source, WithoutDocuments, decode_documents, encode_documents
 
-CACHE = "cache/overlap"
-FORMAT = 3
 _NOTED_SHARE = 0.01
 _NAMED = 3
-
-
-@dataclass(frozen=True)
-class TextOverlap:
-    """How much of a text is in a datastore (evaluation/overlap.py), with names."""
-
-    share: float
-    documents: list[str]
-    documents_share: float
-    total: int
-    large: bool
-    sharing: list[str]
-    """The documents of the text that share most with the datastore."""
 
 
 def without_overlap(
@@ -84,10 +65,10 @@ def text_overlap(entries: Entries, text: Source, lm: LanguageModel) -> TextOverl
     file = entries.path / CACHE / f"{identity}.json"
     if file.is_file():
         try:
-            fields = read_json(file, newest_format=FORMAT)
-            if fields.pop("format") == FORMAT:  # else it was found by other rules
-                return TextOverlap(**fields)
-        except (DamagedError, TypeError):
+            known = read_overlap(file)
+            if known is not None:
+                return known
+        except DamagedError:
             log.warning(f"{file} is damaged; looking for overlap again")
     documents = list(encode_documents(lm.tokenizer, text))
     found = find_overlap(
@@ -103,9 +84,7 @@ def text_overlap(entries: Entries, text: Source, lm: LanguageModel) -> TextOverl
         sharing=[documents[number].name for number in found.sharing[: _NAMED + 1]],
     )
     refuse_links(file.parent, below=entries.path)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    fields = {"format": FORMAT, **asdict(overlap)}
-    write_json(file, fields)
+    write_overlap(file, overlap)
     return overlap
 
 

@@ -9,6 +9,7 @@ import typer
 from knnlm.cli.groups import ModelOptions, SettingOptions
 from knnlm.cli.options import Json, StorePath, show
 from knnlm.errors import UsageError
+from knnlm.formats import printable
 
 if TYPE_CHECKING:
     from knnlm.api import KNNLM, Explanation, Generation
@@ -126,7 +127,9 @@ def _read_stdin() -> str:
 
 
 def _write(text: str) -> None:
-    sys.stdout.write(text)
+    """Print what streams: as it is into a file or a pipe, without control characters on a
+    terminal."""
+    sys.stdout.write(printable(text) if sys.stdout.isatty() else text)
     sys.stdout.flush()
 
 

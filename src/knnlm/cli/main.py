@@ -7,6 +7,7 @@ import dataclasses
 import gc
 import importlib
 import importlib.util
+import io
 import re
 import shlex
 import sys
@@ -32,8 +33,10 @@ from knnlm.cli import (
     verify,
 )
 from knnlm.cli.groups import ModelOptions, TextOptions, by_option
+from knnlm.cli.interruption import ignore_interrupts, say_interrupted
 from knnlm.errors import KnnlmError
 from knnlm.files import shorten_paths
+from knnlm.formats import printable
 from knnlm.progress import messages_on_stderr
 from knnlm.version import __version__
 
@@ -51,8 +54,6 @@ _VERBS = {
     "train": "train",
 }
 """The verb that does what a method of the library does."""
-_NOTHING_TO_RESUME = ("generate", "serve", "info", "verify")
-"""Verbs that begin again, whatever an interrupted one did."""
 _OTHER_PACKAGES = ("knnlm_paper",)
 _SEVERAL = ("--text", "--valid")
 _SWITCHES = (
@@ -213,13 +214,17 @@ def _tuning_flags(given: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Entry point of the console script.
+    """Run the command line of this process, and end it.
 
     Model libraries make a million objects when they are imported. Looking for garbage among them
     while they come, and once more when the process ends, takes more than a second.
     """
     gc.set_threshold(50_000, 20, 20)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a letter that it cannot encode is spelled out
+            stream.reconfigure(errors="backslashreplace")
     code = run(sys.argv[1:])
+    ignore_interrupts()
     gc.freeze()
     sys.exit(code)
 
@@ -241,10 +246,8 @@ def run(arguments: list[str]) -> int:
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         reason = error.strerror or str(error)
-        print(
-            f"knnlm: {reason}{where}: check the path, its permissions and the space left",
-            file=sys.stderr,
-        )
+        advice = "check the path, its permissions and the space left"
+        print(printable(f"knnlm: {reason}{where}: {advice}"), file=sys.stderr)
         return 1
     except Exception as error:
         if hasattr(error, "format_message") and hasattr(
@@ -252,15 +255,10 @@ def run(arguments: list[str]) -> int:
         ):  # click's and typer's usage errors
             command: Any = typer.main.get_command(app)
             verb = next((f" {word}" for word in arguments if word in command.commands), "")
-            print(
-                f"knnlm: {error.format_message().rstrip('.')} (see knnlm{verb} --help)",
-                file=sys.stderr,
-            )
+            message = f"knnlm: {error.format_message().rstrip('.')} (see knnlm{verb} --help)"
+            print(printable(message), file=sys.stderr)
             return int(error.exit_code)
         raise
     if outcome == _INTERRUPTED:
-        resumes = arguments[:1] and arguments[0] not in _NOTHING_TO_RESUME
-        advice = ": run the same command again to resume" if resumes else ""
-        print(f"knnlm: interrupted{advice}", file=sys.stderr)
-        return 1
+        return say_interrupted(arguments)
     return outcome if isinstance(outcome, int) else 0

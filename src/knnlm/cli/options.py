@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from knnlm.errors import UsageError
+from knnlm.formats import printable
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 StorePath = Annotated[Path, typer.Argument(metavar="STORE", help="Folder made by knnlm build.")]
@@ -22,11 +23,11 @@ Device = Annotated[
 
 
 def show(as_json: bool, fields: Mapping[str, Any], lines: list[str]) -> None:
-    """Print a result: one JSON object, or lines for people."""
+    """Print a result: one JSON object, or lines for people, which can steer no terminal."""
     if as_json:
         print(json.dumps(fields, default=str, allow_nan=False))
     elif lines:
-        print("\n".join(lines))
+        print(printable("\n".join(lines)))
     sys.stdout.flush()
 
 

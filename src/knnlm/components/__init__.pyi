@@ -31,6 +31,7 @@ from .records import is_stale as is_stale
 from .records import list_components as list_components
 from .records import verify_component as verify_component
 from .saving import load_component as load_component
+from .stored import delete_component as delete_component
 from .stored import load_stored as load_stored
 from .stored import open_component as open_component
 from .stored import publish_component as publish_component

@@ -10,15 +10,16 @@ p = -inf, as one that no neighbor holds has."""
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from knnlm.components.head import row_scores
-from knnlm.components.learned import LearnedComponent
+from knnlm.components.head import check_counts, row_scores
+from knnlm.components.learned import LearnedComponent, MetricFields
 from knnlm.similarity import Metric
+from knnlm.typed_json import FieldError
 
 _NUMBERS = 1 << 24  # of the votes that are spread over tokens at once
 
@@ -28,6 +29,8 @@ class Clusters(LearnedComponent):
     """A datastore compressed into clusters."""
 
     kind: ClassVar[str] = "clusters"
+    saved_fields: ClassVar[Any] = MetricFields
+    whole_numbers: ClassVar[tuple[str, ...]] = ("cluster_ids", "counts")
     block: ClassVar[int] = 512
 
     keys: tuple[str, ...]
@@ -58,6 +61,29 @@ class Clusters(LearnedComponent):
     def width(self) -> int:
         """Width of the hidden state."""
         return self.centroids.shape[1]
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape that each tensor must have to fit the others."""
+        clusters, held = len(self.centroids), int(self.counts.sum())
+        return {
+            "centroids": (clusters, self.width),
+            "bias": (clusters,),
+            "cluster_ids": (held,),
+            "log_shares": (held,),
+            "counts": (len(self.counts),),
+        }
+
+    def check_parts(self) -> None:
+        """Tokens are held by clusters that exist, with shares up to 1, and the tensors fit
+        together."""
+        check_counts(self.counts, least=0, most=len(self.centroids))
+        ids = self.cluster_ids
+        if ids.dtype != torch.int64 or not 0 <= int(ids.min()) <= int(ids.max()) < len(self.bias):
+            raise FieldError("cluster_ids", "names a cluster that does not exist")
+        if float(self.log_shares.max()) > 0:
+            raise FieldError("log_shares", "holds a share above 1")
+        super().check_parts()
 
     def logprobs(self, states: torch.Tensor) -> torch.Tensor:
         """log p over the vocabulary (B, V) for hidden states (B, D), largest weight taken out

@@ -8,7 +8,7 @@ as they come, for several τ at once; the largest score is taken out."""
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypedDict
 
 import numpy as np
 import torch
@@ -27,9 +27,17 @@ from knnlm.datastore import Entries, evenly_spaced
 from knnlm.progress import ProgressBar
 from knnlm.ranges import check_temperature
 from knnlm.similarity import Metric, checked_metric
+from knnlm.stored_fields import Key, MetricName, Temperature
+from knnlm.typed_json import from_json
 
 _QUERIES, _ENTRIES = 1024, 4096
 _SAMPLE = 512
+
+
+class _SavedFields(TypedDict):
+    key: Key
+    metric: MetricName
+    tau: Temperature
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,9 +78,9 @@ class FullDatastore(Component):
     @classmethod
     def from_saved_state(cls, state: SavedState, loader: Loader) -> Self:
         """The same comparison with the loader's datastore."""
-        entries, fields = loader.datastore(cls.kind), state.fields
-        metric = checked_metric(fields["metric"])
-        return cls(entries, fields["key"], metric, float(fields["tau"]))
+        entries = loader.datastore(cls.kind)
+        fields = from_json(_SavedFields, state.fields, "fields")
+        return cls(entries, fields["key"], checked_metric(fields["metric"]), fields["tau"])
 
     def logprobs(self, states: torch.Tensor) -> torch.Tensor:
         """log p over the vocabulary (B, V) for hidden states (B, D), on their device."""

@@ -13,8 +13,9 @@ from typing import Any, ClassVar, assert_never, cast
 import torch
 from torch.autograd.function import once_differentiable
 
-from knnlm.components.learned import LearnedComponent
+from knnlm.components.learned import LearnedComponent, MetricFields
 from knnlm.similarity import Metric
+from knnlm.typed_json import FieldError
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,6 +23,8 @@ class Head(LearnedComponent):
     """A learned head."""
 
     kind: ClassVar[str] = "head"
+    saved_fields: ClassVar[Any] = MetricFields
+    whole_numbers: ClassVar[tuple[str, ...]] = ("counts",)
 
     keys: tuple[str, ...]
     weight: torch.Tensor
@@ -46,6 +49,11 @@ class Head(LearnedComponent):
         """Width of the hidden state."""
         return self.weight.shape[1]
 
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape that each tensor must have to fit the others."""
+        return {"weight": (int(self.counts.sum()), self.width), "counts": (len(self.counts),)}
+
     def logprobs(self, states: torch.Tensor) -> torch.Tensor:
         """log p over the vocabulary (B, V) for hidden states (B, D)."""
         scores = row_scores(self.weight, states.float(), self.metric, self.tau)
@@ -53,14 +61,19 @@ class Head(LearnedComponent):
 
     def check_parts(self) -> None:
         """Every vocabulary entry has an embedding, and the tensors fit together."""
-        if int(self.counts.min()) < 1:
-            raise ValueError("a vocabulary entry without an embedding")
+        check_counts(self.counts, least=1, most=len(self.weight))
         super().check_parts()
 
     def target_losses(self, states: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """-log p(target) (B,), differentiable."""
         scores = row_scores(self.weight, states, self.metric, self.tau)
         return softmax_losses(scores, targets, self.counts)
+
+
+def check_counts(counts: torch.Tensor, least: int, most: int) -> None:
+    """Raise a FieldError unless counts of rows are int64 and between these limits."""
+    if counts.dtype != torch.int64 or not least <= int(counts.min()) <= int(counts.max()) <= most:
+        raise FieldError("counts", f"holds other numbers than {least:,} to {most:,}")
 
 
 def row_scores(

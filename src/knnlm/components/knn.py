@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar, Self
+from typing import ClassVar, Self, TypedDict
 
 import numpy as np
 import torch
@@ -46,11 +46,19 @@ from knnlm.search import (
     open_search,
     recall,
 )
+from knnlm.stored_fields import Temperature
+from knnlm.typed_json import from_json
 from knnlm.workers import on_all_cores
 
 _BLOCK, _GRID_BLOCK = 1 << 12, 1 << 10
 _LEAST_EXPONENT = -80.0
 """PyTorch's exp takes a hundred times as long where the result is subnormal or zero."""
+
+
+class _SavedFields(TypedDict):
+    """What is saved of it beside its retrieval."""
+
+    tau: Temperature
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +117,8 @@ class KNN(Component):
     def from_saved_state(cls, state: SavedState, loader: Loader) -> Self:
         """The same way of retrieving from the loader's datastore."""
         entries = loader.datastore(cls.kind)
-        return cls(entries, Retrieval.from_json(state.fields), float(state.fields["tau"]))
+        fields = from_json(_SavedFields, state.fields, "fields")
+        return cls(entries, Retrieval.from_json(state.fields), fields["tau"])
 
     def neighbors(self, states: torch.Tensor, k: int | None = None) -> Neighbors:
         """Neighbors of hidden states (B, D), rounded as the datastore's are."""

@@ -3,7 +3,7 @@
 import dataclasses
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypedDict
 
 import numpy as np
 import torch
@@ -11,6 +11,21 @@ from numpy.typing import NDArray
 
 from knnlm.components.base import Component, Loader, Logs, Queries, SavedState, TargetScores
 from knnlm.ranges import check_temperature
+from knnlm.stored_fields import Keys, MetricName, Temperature
+from knnlm.typed_json import FieldError, from_json
+
+
+class LearnedFields(TypedDict):
+    """What is saved of a component beside its tensors."""
+
+    keys: Keys
+    tau: Temperature
+
+
+class MetricFields(LearnedFields):
+    """The same of one that compares hidden states with its rows."""
+
+    metric: MetricName
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,11 +35,20 @@ class LearnedComponent(Component):
 
     block: ClassVar[int] = 2048
     """Queries that are scored at once, so that the scores stay small."""
+    saved_fields: ClassVar[Any] = LearnedFields
+    """What is saved of it beside its tensors."""
+    whole_numbers: ClassVar[tuple[str, ...]] = ()
+    """Its tensors of whole numbers; all others hold fractions."""
 
     @property
     @abstractmethod
     def width(self) -> int:
         """Width X of all the hidden states that it reads together."""
+
+    @property
+    @abstractmethod
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape that each tensor must have to fit the others."""
 
     @abstractmethod
     def target_losses(self, states: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -57,12 +81,24 @@ class LearnedComponent(Component):
 
     @classmethod
     def from_saved_state(cls, state: SavedState, loader: Loader) -> Self:
-        """The component that has these fields."""
-        return cls(**{**state.tensors, **state.fields, "keys": tuple(state.fields["keys"])})
+        """The component that has these fields, and no others."""
+        fields = from_json(cls.saved_fields, state.fields, "fields")
+        names = [each.name for each in dataclasses.fields(cls)]
+        for name in {*fields, *state.tensors}.symmetric_difference(names):
+            raise FieldError(name, "is missing" if name in names else "is not known")
+        return cls(**{**state.tensors, **fields, "keys": tuple(fields["keys"])})
 
     def check_parts(self) -> None:
-        """Predict once: tensors that do not fit together raise here, not in the middle of a
-        text."""
+        """Compare tensors with their shapes, and predict once: what does not fit together raises
+        here, not in the middle of a text."""
+        shapes = self.shapes
+        for name, tensor in self.tensors().items():
+            if tensor.shape != shapes[name] or not tensor.numel():
+                raise FieldError(name, f"has shape {tuple(tensor.shape)}, not {shapes[name]}")
+            if tensor.is_floating_point() == (name in self.whole_numbers):
+                raise FieldError(name, f"holds numbers of type {tensor.dtype}")
+            if not bool(torch.isfinite(tensor).all()):
+                raise FieldError(name, "is not finite")
         shape = self.logprobs(torch.zeros(1, self.width)).shape
         if shape != (1, self.vocab_size):
             raise ValueError(f"logits of shape {tuple(shape)}")

@@ -6,7 +6,7 @@ Each part reads its own hidden states and has its own τ; the mixture as a whole
 """
 
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self, TypedDict
 
 import numpy as np
 import torch
@@ -23,6 +23,20 @@ from knnlm.components.base import (
     TargetScores,
 )
 from knnlm.errors import UsageError
+from knnlm.stored_fields import Share
+from knnlm.typed_json import FieldError, from_json
+
+_ONE = 1e-6  # how near the sum of the weights is to one
+
+
+class _PartFields(TypedDict):
+    kind: str
+    fields: dict[str, Any]
+
+
+class _MixtureFields(TypedDict):
+    weights: list[Share]
+    parts: list[_PartFields]
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,15 +91,20 @@ class Mixture(Component):
     @classmethod
     def from_saved_state(cls, state: SavedState, loader: Loader) -> Self:
         """The mixture of the parts that were saved."""
-        parts = []
-        for number, part in enumerate(state.fields["parts"]):
+        fields = from_json(_MixtureFields, state.fields, "fields")
+        weights, parts = fields["weights"], list[Component]()
+        if len(weights) != len(fields["parts"]) or abs(sum(weights) - 1) > _ONE:
+            raise FieldError("fields.weights", "is not a share for each part, one in sum")
+        for number, part in enumerate(fields["parts"]):
+            if part["kind"] == cls.kind:
+                raise FieldError(f"fields.parts[{number}].kind", "is a mixture itself")
             own = {
                 name.removeprefix(f"{number}."): tensor
                 for name, tensor in state.tensors.items()
                 if name.startswith(f"{number}.")
             }
             parts.append(loader.component(SavedState(part["kind"], own, part["fields"])))
-        return cls(tuple(parts), tuple(state.fields["weights"]))
+        return cls(tuple(parts), tuple(weights))
 
     def check_parts(self) -> None:
         """Every part fits together, and all predict the same vocabulary."""

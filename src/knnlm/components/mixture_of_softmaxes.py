@@ -51,6 +51,18 @@ class MixtureOfSoftmaxes(LearnedComponent):
         """Width of the hidden state."""
         return self.embedding.shape[1]
 
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape that each tensor must have to fit the others."""
+        (v, d), r = self.embedding.shape, len(self.projections)
+        return {
+            "embedding": (v, d),
+            "projections": (r, d, d),
+            "projection_bias": (r, d),
+            "gate": (r, d),
+            "gate_bias": (r,),
+        }
+
     def logprobs(self, states: torch.Tensor) -> torch.Tensor:
         """log p over the vocabulary (B, V) for hidden states (B, D)."""
         h = states.float()

@@ -51,6 +51,18 @@ class MLP(LearnedComponent):
         """Width of all hidden states together."""
         return self.direct.shape[1]
 
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape that each tensor must have to fit the others."""
+        (v, d), u, x = self.embedding.shape, len(self.inner), self.width
+        return {
+            "embedding": (v, d),
+            "direct": (d, x),
+            "inner": (u, x),
+            "inner_bias": (u,),
+            "outer": (d, u),
+        }
+
     def logprobs(self, states: torch.Tensor) -> torch.Tensor:
         """log p over the vocabulary (B, V) for hidden states (B, X)."""
         return self._scores(states.float()).log_softmax(1)

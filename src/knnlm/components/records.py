@@ -9,7 +9,7 @@ imports a model library.
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, NotRequired, TypedDict
 
 from knnlm.datastore import Entries
 from knnlm.disk import checksum_file
@@ -17,12 +17,33 @@ from knnlm.errors import DamagedError, KnnlmError, UsageError, unknown
 from knnlm.files import read_json
 from knnlm.progress import log
 from knnlm.search import Retrieval, check_index
+from knnlm.stored_fields import Checksum, Count, Keys, PlainName, check_fields
 
 KNN_NAME = "knn"
 """The name of the kNN component, which every datastore has."""
 FOLDER, RECORD = "components", "component.json"
 FORMAT = 2
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_REMEDY = "restore it from a copy, or make the component again with `Datastore.distill`"
+
+
+class _AnyRecord(TypedDict):
+    """What is compared of a record of any format."""
+
+    file: PlainName
+    xxh3: Checksum
+
+
+class RecordFields(_AnyRecord):
+    """The record of a component."""
+
+    kind: str
+    keys: Keys
+    multiplications: Count | None
+    datastore: str
+    model: str
+    forgets: NotRequired[Count]
+    command: NotRequired[str]
 
 
 def check_component_name(name: str) -> None:
@@ -67,8 +88,11 @@ def component_record(entries: Entries, name: str) -> dict[str, Any]:
 
 def describe_component(entries: Entries, name: str) -> dict[str, Any]:
     """The record of a component that is there; `note` says so if it is of an earlier format."""
-    record = read_json(component_folder(entries, name) / RECORD, newest_format=FORMAT)
+    file = component_folder(entries, name) / RECORD
+    record = read_json(file, newest_format=FORMAT)
+    record.pop("note", None)  # only we write notes
     if record.get("format") == FORMAT:
+        check_fields(RecordFields, record, file, _REMEDY)
         return record
     return {
         **record,
@@ -114,24 +138,35 @@ def component_file(entries: Entries, name: str) -> Path:
 
 def is_stale(entries: Entries, name: str) -> bool:
     """Whether documents were forgotten since a component was made from them."""
-    record = read_json(component_folder(entries, name) / RECORD, newest_format=FORMAT)
-    return int(record.get("forgets", 0)) != entries.forgets
+    return bool(describe_component(entries, name).get("forgets", 0) != entries.forgets)
 
 
-def verify_component(entries: Entries, name: str) -> int:
-    """Compare the bytes of a component with their checksum and return how many there are.
+class ComponentFiles(NamedTuple):
+    """The files of a component."""
 
-    One of an earlier format is compared too, with a warning that it cannot be used.
+    record: Path
+    tensors: Path
+
+
+def verify_component(entries: Entries, name: str) -> ComponentFiles:
+    """Compare the bytes of a component with their checksum and return its files.
+
+    One that cannot be used, of an earlier format or of documents that were forgotten, is compared
+    too, with a warning.
 
     Raises:
         DamagedError: If its file is damaged or missing.
     """
     record = describe_component(entries, name)
-    if "note" not in record:
-        return component_file(entries, name).stat().st_size
-    file = _compared(entries, name, record)
-    log.warning(f"note: component {name} of {entries.path} {record['note']}")
-    return file.stat().st_size
+    note = record.get("note")
+    if note is None and is_stale(entries, name):
+        note = f"was made from documents that were forgotten since: {make_again(name)}"
+    if note is None:
+        file = component_file(entries, name)
+    else:
+        file = _compared(entries, name, record)
+        log.warning(f"note: component {name} of {entries.path} {note}")
+    return ComponentFiles(component_folder(entries, name) / RECORD, file)
 
 
 def damaged(entries: Entries, name: str) -> DamagedError:
@@ -148,11 +183,9 @@ def make_again(name: str) -> str:
 
 def _compared(entries: Entries, name: str, record: dict[str, Any]) -> Path:
     """The file of a component, after comparing it with its checksum."""
-    file = component_folder(entries, name) / str(record.get("file", ""))
-    try:
-        whole = checksum_file(file) == record.get("xxh3")
-    except (DamagedError, OSError) as error:
-        raise damaged(entries, name) from error
-    if not whole:
+    folder = component_folder(entries, name)
+    check_fields(_AnyRecord, record, folder / RECORD, _REMEDY)
+    file = folder / record["file"]
+    if not file.is_file() or checksum_file(file) != record["xxh3"]:
         raise damaged(entries, name)
     return file

@@ -8,24 +8,34 @@ here is the list of kinds. No code is stored and none is run on loading.
 """
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 from knnlm.components.base import Component, SavedState
 from knnlm.components.clusters import Clusters
 from knnlm.components.full_datastore import FullDatastore
 from knnlm.components.head import Head
 from knnlm.components.knn import KNN
+from knnlm.components.learned import LearnedComponent
 from knnlm.components.mixture import Mixture
 from knnlm.components.mixture_of_softmaxes import MixtureOfSoftmaxes
 from knnlm.components.mlp import MLP
 from knnlm.datastore import Entries
 from knnlm.errors import DamagedError, KnnlmError, unknown
 from knnlm.tensors import read_tensors
+from knnlm.typed_json import FieldError, from_json
 
 COMPONENTS: dict[str, type[Component]] = {
     component.kind: component
     for component in (KNN, FullDatastore, Clusters, Head, MixtureOfSoftmaxes, MLP, Mixture)
 }
+
+
+class _Note(TypedDict):
+    """The header of a file."""
+
+    kind: str
+    fields: dict[str, Any]
+    about: dict[str, Any]
 
 
 class Saved(NamedTuple):
@@ -79,14 +89,32 @@ def load_component(
             them. A component that is kept with a datastore has one in its record.
 
     Raises:
-        DamagedError: It is not what was written, or its tensors and fields do not make a component.
+        DamagedError: It is not what was written, or its tensors and fields do not make a component,
+            or not one that fits the datastore.
         UsageError: Its kind is unknown.
     """
     tensors, header = read_tensors(file, checksum_required=checksum_required)
     try:
-        state = SavedState(str(header["kind"]), tensors, header["fields"])
+        note = from_json(_Note, header)
+        state = SavedState(note["kind"], tensors, note["fields"])
         component = StateLoader(entries).component(state)
         component.check_parts()
-        return Saved(component, header["about"])
+        if entries is not None:
+            _check_fit(component, entries)
+        return Saved(component, note["about"])
     except (KeyError, TypeError, ValueError, RuntimeError, IndexError, AttributeError) as error:
-        raise DamagedError(f"the parts of {file} do not make a component: make it again") from error
+        reason = f" ({error})" if isinstance(error, FieldError) else ""
+        raise DamagedError(
+            f"the parts of {file} do not make a component{reason}: make it again"
+        ) from error
+
+
+def _check_fit(component: Component, entries: Entries) -> None:
+    """Raise a FieldError unless a component reads hidden states of a datastore and predicts its
+    vocabulary."""
+    for part in component.parts if isinstance(component, Mixture) else (component,):
+        if part.vocab_size != entries.vocab_size:
+            raise FieldError("the vocabulary", f"has {part.vocab_size} entries")
+        width = sum(entries.key(key).type.width for key in part.keys)
+        if isinstance(part, LearnedComponent) and part.width != width:
+            raise FieldError("the width", f"is {part.width}, not {width}")

@@ -16,9 +16,10 @@ from knnlm.components.records import (
     component_file,
     component_folder,
     damaged,
+    list_components,
 )
 from knnlm.components.saving import load_component
-from knnlm.datastore import Entries
+from knnlm.datastore import Entries, note_deleted, note_kept
 from knnlm.disk import checksum_file, refuse_links, sync_folder
 from knnlm.errors import DamagedError
 from knnlm.files import write_json
@@ -62,10 +63,20 @@ def publish_component(
             "xxh3": checksum,
         }
         write_json(folder / RECORD, record)
+        names = list_components(entries)
+        note_kept(entries.path, (component_folder(entries, n) / RECORD for n in names))
         for older in folder.glob("*.safetensors"):
             if older != file:
                 older.unlink()
     return record
+
+
+def delete_component(entries: Entries, name: str) -> None:
+    """Delete a component and what it was learned with."""
+    folder = component_folder(entries, name)
+    with write_lock(entries.path, patience=10):
+        remove_folder(folder, below=entries.path)
+        note_deleted(entries.path, [folder / RECORD])
 
 
 def load_stored(entries: Entries, name: str) -> Component:

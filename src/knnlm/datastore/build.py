@@ -18,15 +18,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from knnlm.datastore.entries import (
-    DOCUMENTS,
-    ENTRIES_KIND,
-    METADATA,
-    DocumentInfo,
-    Entries,
-    open_entries,
-)
+from knnlm.datastore.entries import ENTRIES_KIND, Entries, open_entries
 from knnlm.datastore.estimate import estimate_build
+from knnlm.datastore.part_files import DOCUMENTS, METADATA, DocumentInfo
 from knnlm.datastore.table import CHECKPOINT, MANIFEST, ColumnType, Table, open_table
 from knnlm.datastore.table_writer import OtherTable, TableWriter
 from knnlm.datastore.window_groups import WindowGroup, WindowGroups

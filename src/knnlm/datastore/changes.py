@@ -19,13 +19,8 @@ from typing import Any
 import numpy as np
 
 from knnlm.datastore.build import PART_ROWS, build_entries
-from knnlm.datastore.entries import (
-    DOCUMENTS,
-    ENTRIES_KIND,
-    METADATA,
-    Entries,
-    open_entries,
-)
+from knnlm.datastore.entries import ENTRIES_KIND, Entries, open_entries
+from knnlm.datastore.part_files import DOCUMENTS, METADATA
 from knnlm.datastore.publishing import publish, remove_unnamed_parts
 from knnlm.datastore.survivors import ForgottenDocument
 from knnlm.datastore.table import MANIFEST, open_table, read_manifest

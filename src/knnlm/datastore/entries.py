@@ -13,17 +13,18 @@ evaluation text are both `Entries`.
 |              |                  | manifest, for the calibrated LM                   |
 """
 
-import json
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from knnlm.datastore.manifest import check_entries_manifest
+from knnlm.datastore.part_files import METADATA, DocumentInfo, read_documents, read_metadata
 from knnlm.datastore.survivors import ForgottenDocument, Survivors
-from knnlm.datastore.table import Column, Table, checked_file, open_table, verify_table
+from knnlm.datastore.table import MANIFEST, Column, Table, open_table, verify_table
 from knnlm.errors import DamagedError, KnnlmError, unknown
 from knnlm.files import fingerprint
 from knnlm.hidden_states import KEYS
@@ -32,30 +33,14 @@ if TYPE_CHECKING:  # opening entries imports no model library
     from knnlm.models import LanguageModel
 
 ENTRIES_KIND = "states"  # what a manifest calls a table of entries
-DOCUMENTS, METADATA = "documents.json", "metadata.json"
 _RESUME = "run the same `Datastore.build` again to resume it"
-
-
-class DocumentInfo(NamedTuple):
-    """A document of the text that was read.
-
-    Attributes:
-        name: Its name.
-        tokens: How many tokens it has, with the first, which is not predicted.
-        words: How many words its targets spell.
-        first_token: Its first token, often bos.
-    """
-
-    name: str
-    tokens: int
-    words: int
-    first_token: int
 
 
 class Entries:
     """The entries of a text under a model: hidden states and the tokens they predicted.
 
-    Cheap to open: columns are memory-mapped, and what is read is checked when it is first used.
+    Cheap to open: columns are memory-mapped, and each is compared with its checksums when it is
+    first used.
 
     Attributes:
         path: Its folder.
@@ -126,12 +111,9 @@ class Entries:
     def targets(self) -> NDArray[np.int32]:
         """The target of every entry, in memory: four bytes each.
 
-        They are compared with their checksum, because a wrong token would go unnoticed later.
-
         Raises:
             DamagedError: They are not what was written, or not tokens of the model.
         """
-        verify_table(self.table, ["target"])
         targets: NDArray[np.int32] = self.columns["target"].all()
         outside = targets[(targets < 0) | (targets >= self.vocab_size)]
         if len(outside):
@@ -186,7 +168,7 @@ class Entries:
 
     @cached_property
     def lm_logprob(self) -> NDArray[np.float32]:
-        """log p_LM of every target, in memory, compared with its checksum.
+        """log p_LM of every target, in memory.
 
         Raises:
             KnnlmError: It was not asked for when the entries were built.
@@ -194,7 +176,6 @@ class Entries:
         """
         if "lm_logprob" not in self.columns:
             raise KnnlmError(f"{self.path} holds no LM log-probabilities: build it with `logprobs`")
-        verify_table(self.table, ["lm_logprob"])
         logprobs: NDArray[np.float32] = self.columns["lm_logprob"].all()
         return logprobs
 
@@ -206,11 +187,7 @@ class Entries:
     @cached_property
     def all_documents(self) -> list[DocumentInfo]:
         """Those that were forgotten too, by their numbers in the table."""
-        documents = []
-        for part in self.table.manifest["parts"]:
-            file = checked_file(self.path, part, DOCUMENTS)
-            documents += [DocumentInfo(*fields) for fields in json.loads(file.read_bytes())]
-        return documents
+        return read_documents(self.table)
 
     @property
     def document_count(self) -> int:
@@ -225,11 +202,7 @@ class Entries:
     @cached_property
     def metadata(self) -> list[dict[str, Any]]:
         """What is known of each document, in order: path, size, date, and what the text gave."""
-        metadata: list[dict[str, Any]] = []
-        for part in self.table.manifest["parts"]:
-            if METADATA in part["files"]:  # datastores of before have none
-                metadata += json.loads(checked_file(self.path, part, METADATA).read_bytes())
-        return self._left(metadata) if metadata else [{} for _ in self.documents]
+        return self._left(read_metadata(self.table))
 
     def context(self, entry: int, before: int) -> NDArray[np.int32]:
         """The tokens that precede an entry's target in its document.
@@ -284,6 +257,11 @@ class Entries:
             The name, as the text gave it.
         """
         (number,) = self._numbers(self.columns["document"].read(entry, entry + 1)).tolist()
+        if not 0 <= number < len(self.documents):
+            raise DamagedError(
+                f"{self.path} holds an entry of document {number:,}, and has "
+                f"{len(self.documents):,}: build it again"
+            )
         return self.documents[number].name
 
     @property
@@ -340,7 +318,7 @@ class Entries:
             )
 
     def verify(self, *columns: str) -> int:
-        """Compare columns with their checksums.
+        """Compare columns with their checksums, also those that were compared before.
 
         Args:
             *columns: Which; without any, every file.
@@ -367,7 +345,9 @@ def open_entries(path: str | Path) -> Entries:
         DamagedError: A file is missing or has another size; checksums are compared later.
     """
     # absolute, so that an open datastore does not depend on the working folder
-    return Entries(open_table(Path(path).absolute(), ENTRIES_KIND, _RESUME))
+    table = open_table(Path(path).absolute(), ENTRIES_KIND, _RESUME)
+    check_entries_manifest(table.manifest, table.path / MANIFEST)
+    return Entries(table)
 
 
 def evenly_spaced(count: int, most: int) -> NDArray[np.int64]:

@@ -9,16 +9,20 @@ part's bytes are on disk: a killed writer loses what it appended since its last 
 checkpoint, and nothing else. Readers memory-map.
 Nothing is ever unpickled. Entries and neighbor caches are both tables."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from knnlm.datastore.manifest import RESTORE, check_manifest
 from knnlm.disk import checksum_file
 from knnlm.errors import DamagedError, KnnlmError
 from knnlm.files import raise_open_file_limit, read_json
+from knnlm.formats import visible
 
 
 class ColumnType(NamedTuple):
@@ -32,23 +36,59 @@ class ColumnType(NamedTuple):
         return (rows, self.width) if self.width else (rows,)
 
 
+_VERIFYING = threading.RLock()  # cores that begin with the same column do not all verify it
+
+
 class Column:
     """A column over all parts, memory-mapped; reading copies only the rows asked for.
 
+    Its bytes are compared with their checksums when they are first used, and not again.
+
     Attributes:
-        parts: The arrays of the parts.
         type: Its dtype and width.
         starts: The first row of each part, and after them the number of rows.
         longest: The greatest squared length of a row, once somebody has asked for it.
     """
 
-    def __init__(self, parts: Sequence[NDArray[Any]], column: ColumnType) -> None:
-        self.parts, self.type = list(parts), column
-        self.starts = np.cumsum([0] + [len(p) for p in self.parts])
+    def __init__(
+        self,
+        parts: Sequence[NDArray[Any]],
+        column: ColumnType,
+        verify: Callable[[], object] | None = None,
+    ) -> None:
+        self._parts, self.type = list(parts), column
+        self.starts = np.cumsum([0] + [len(p) for p in self._parts])
         self.longest: float | None = None
+        self._unverified = verify
 
     def __len__(self) -> int:
         return int(self.starts[-1])
+
+    @property
+    def parts(self) -> list[NDArray[Any]]:
+        """The arrays of the parts: all that is read of a column comes from here.
+
+        Raises:
+            DamagedError: They are not what was written.
+        """
+        if self._unverified is not None:
+            self.verify()
+        return self._parts
+
+    def verify(self) -> None:
+        """Compare its bytes with their checksums, unless that has been done since it was opened.
+
+        Raises:
+            DamagedError: They are not what was written.
+        """
+        with _VERIFYING:
+            if self._unverified is not None:
+                self._unverified()
+                self.mark_verified()
+
+    def mark_verified(self) -> None:
+        """Note that its bytes are what was written: somebody has just compared them."""
+        self._unverified = None
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Rows start … stop-1, as far as they exist."""
@@ -86,9 +126,10 @@ class Column:
         for start, count in slices:
             first = int(np.searchsorted(self.starts, start, side="right")) - 1
             last = int(np.searchsorted(self.starts, start + count, side="left"))
-            for part, begin in zip(self.parts[first:last], self.starts[first:last], strict=True):
+            for part, begin in zip(self._parts[first:last], self.starts[first:last], strict=True):
                 parts.append(part[max(start - begin, 0) : start + count - begin])
-        return Column([part for part in parts if len(part)], self.type)
+        # verified as a whole, once, when rows of either are first used
+        return Column([part for part in parts if len(part)], self.type, self.verify)
 
     def gather(self, ids: NDArray[np.integer], out: NDArray[Any] | None = None) -> NDArray[Any]:
         """Rows by number.
@@ -161,14 +202,14 @@ def open_table(
     columns = {}
     with raise_open_file_limit(path):
         for name, described in manifest["columns"].items():
-            column = ColumnType(**described)
+            column = ColumnType(described["dtype"], described["width"])
             parts = [_memory_map(path, part, name, column) for part in manifest["parts"]]
-            columns[name] = Column(parts, column)
+            columns[name] = Column(parts, column, partial(_verify_column, path, manifest, name))
     return Table(path, manifest, columns)
 
 
 def verify_table(table: Table, names: Sequence[str] | None = None) -> int:
-    """Compare columns with their checksums.
+    """Compare columns with their checksums, also those that were compared before.
 
     Args:
         table: An open table.
@@ -183,9 +224,15 @@ def verify_table(table: Table, names: Sequence[str] | None = None) -> int:
     read = 0
     for part in table.manifest["parts"]:
         for name in part["files"] if names is None else [f"{n}.npy" for n in names]:
-            checked_file(table.path, part, name)
-            read += part["files"][name]["bytes"]
+            read += checked_file(table.path, part, name).stat().st_size
+    for name in table.columns if names is None else names:
+        table.columns[name].mark_verified()
     return read
+
+
+def _verify_column(path: Path, manifest: Mapping[str, Any], name: str) -> None:
+    for part in manifest["parts"]:
+        checked_file(path, part, f"{name}.npy")
 
 
 def _memory_map(path: Path, part: Mapping[str, Any], name: str, column: ColumnType) -> NDArray[Any]:
@@ -214,8 +261,8 @@ def _memory_map(path: Path, part: Mapping[str, Any], name: str, column: ColumnTy
 
 FORMAT = 2
 MANIFEST, CHECKPOINT = "manifest.json", "open.json"
-RESTORE = "restore it from a copy, or delete the folder and make it again"
 _KIND_NAMES = {"states": "datastore", "neighbors": "neighbor cache"}
+_SHOWN_KIND = 40  # characters: it may be anything
 
 
 def read_manifest(path: Path, kind: str) -> dict[str, Any]:
@@ -236,15 +283,14 @@ def read_manifest(path: Path, kind: str) -> dict[str, Any]:
     if not file.is_file():
         raise KnnlmError(f"{path} is not a {name} (no {MANIFEST}): {_hint(path)}")
     manifest = read_json(file, newest_format=FORMAT)
-    if manifest["format"] != FORMAT:
+    if isinstance(number := manifest.get("format"), int) and number != FORMAT:
         raise KnnlmError(
-            f"{path} has format {manifest['format']}, of an earlier knnlm: make it again with this "
-            "one"
+            f"{path} has format {number}, of an earlier knnlm: make it again with this one"
         )
-    if manifest.get("kind") != kind:
-        raise KnnlmError(
-            f"{path} holds {manifest.get('kind', 'something else')}, not {kind}: check the path"
-        )
+    if (held := manifest.get("kind", "something else")) != kind:
+        shown = visible(str(held))[:_SHOWN_KIND]
+        raise KnnlmError(f"{path} holds {shown}, not {kind}: check the path")
+    check_manifest(manifest, file)
     return manifest
 
 
@@ -260,7 +306,7 @@ def checked_file(path: Path, part: Mapping[str, Any], name: str) -> Path:
         DamagedError: The file is missing, or not what was written.
     """
     file = path / "parts" / part["name"] / name
-    if not file.is_file():
+    if name not in part["files"] or not file.is_file():
         raise DamagedError(f"{file} is missing: {RESTORE}")
     if checksum_file(file) != part["files"][name]["xxh3"]:
         raise DamagedError(f"{file} is damaged (its checksum differs): {RESTORE}")

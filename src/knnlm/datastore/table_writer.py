@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from numpy.typing import NDArray
 
+from knnlm.datastore.manifest import check_checkpoint
 from knnlm.datastore.npy import NpyWriter
 from knnlm.datastore.table import (
     CHECKPOINT,
@@ -214,7 +215,8 @@ class TableWriter:
                 files[name], column.dtype, column.width, continue_after=kept["rows"]
             )
         sums = {name: writer.checksum for name, writer in self._open.items()}
-        if sums == kept["columns"]:
+        whole = all(writer.rows == kept["rows"] for writer in self._open.values())
+        if whole and sums == kept["columns"]:
             self._open_rows = int(kept["rows"])
             for left_over in folder.iterdir():  # of a commit that was interrupted
                 if left_over.stem not in self.columns:
@@ -233,16 +235,16 @@ class TableWriter:
         """The checkpoint of this table's open part; None if it is damaged or of another part."""
         file = self.path / CHECKPOINT
         try:
-            kept = read_json(file, newest_format=FORMAT) if file.is_file() else {}
-        except DamagedError:
+            kept = check_checkpoint(read_json(file, newest_format=FORMAT), file)
+        except (DamagedError, FileNotFoundError):
             return None
-        if kept and kept.get("made_from") != self._made_from:
+        if kept["made_from"] != self._made_from:
             log.warning(
-                f"note: {self.path} holds {kept.get('rows', 0):,} entries of another text or other "
+                f"note: {self.path} holds {kept['rows']:,} entries of another text or other "
                 "settings, begun and not finished; they are replaced"
             )
             return None
-        return kept if kept.get("part") == len(self.manifest["parts"]) else None
+        return kept if kept["part"] == len(self.manifest["parts"]) else None
 
     def _folder(self, number: int) -> Path:
         """The folder of a part, to write into."""

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import xxhash
 
-from knnlm.datastore.entries import DocumentInfo
+from knnlm.datastore.part_files import DocumentInfo
 from knnlm.errors import KnnlmError
 from knnlm.hidden_states import TokenWindow
 from knnlm.models import LanguageModel

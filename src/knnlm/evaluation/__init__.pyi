@@ -27,6 +27,7 @@ from .mixing import oracle as oracle
 from .overlap import LARGE_SHARE as LARGE_SHARE
 from .overlap import Overlap as Overlap
 from .overlap import find_overlap as find_overlap
+from .settings import SETTINGS_FILE as SETTINGS_FILE
 from .settings import CalibratedSettings as CalibratedSettings
 from .settings import TunedSettings as TunedSettings
 from .settings import choose_settings as choose_settings

@@ -87,7 +87,6 @@ def control_logprobs(
     if temperature == 1:
         tempered = queries.lm_logprob
     elif queries.meta.get("softmax_temperature") == temperature:
-        queries.verify(_COLUMN)
         tempered = queries.columns[_COLUMN].all()
     else:
         tempered = _tempered(model, queries, temperature)

@@ -10,19 +10,61 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from knnlm import formats
 from knnlm.components import KNN_NAME
-from knnlm.datastore import Entries
+from knnlm.datastore import Entries, note_kept
 from knnlm.files import fingerprint, finite, read_json, write_json
 from knnlm.locks import write_lock
 from knnlm.search import Retrieval
+from knnlm.stored_fields import (
+    Count,
+    Perplexity,
+    PlainName,
+    Share,
+    Temperature,
+    check_fields,
+    damaged_field,
+)
+from knnlm.typed_json import FieldError, from_json
 
-FILE = "tuned.json"
+SETTINGS_FILE = "tuned.json"
 FORMAT = 3
 JSON_NAMES = {"lam": "lambda", "tau": "temperature", "tau_units": "temperature_units"}
 """What fields are called in JSON where that is not their name here."""
+
+
+class _CalibratedFields(TypedDict):
+    """The calibrated LM by the names of its fields here; a perplexity of ∞ is null."""
+
+    softmax_temperature: Temperature
+    unigram_share: Share
+    lam: Share
+    tau: Temperature
+    tokens: Count
+    base_ppl: Perplexity | None
+    calibrated_ppl: Perplexity | None
+    calibrated_interp_ppl: Perplexity | None
+
+
+class _TunedFields(TypedDict):
+    """Settings by the names of their fields here; a number that is not known is null."""
+
+    component: PlainName
+    retrieval: dict[str, Any] | None
+    lam: Share
+    tau: Temperature
+    tau_units: NotRequired[Temperature | None]
+    base_ppl: NotRequired[Perplexity | None]
+    interp_ppl: NotRequired[Perplexity | None]
+    tokens: NotRequired[Count]
+    text: NotRequired[str]
+    calibrated: NotRequired[dict[str, Any] | None]
+
+
+class _SettingsFile(TypedDict):
+    settings: dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,9 +97,11 @@ class CalibratedSettings:
 
         Returns:
             The settings.
+
+        Raises:
+            FieldError: One of them is missing, or cannot be.
         """
-        names = {in_json: name for name, in_json in JSON_NAMES.items()}
-        return cls(**{names.get(in_json, in_json): value for in_json, value in fields.items()})
+        return cls(**_without_null(from_json(_CalibratedFields, _by_own_names(fields)), cls))
 
     def __str__(self) -> str:
         return (
@@ -123,17 +167,19 @@ class TunedSettings:
 
         Returns:
             The settings; a number that is null is NaN.
+
+        Raises:
+            FieldError: One of them is missing, or cannot be.
         """
-        given = {"component": KNN_NAME, **fields}
-        for name, in_json in JSON_NAMES.items():
-            given[name] = given.pop(in_json, given.get(name))
-        if given["retrieval"] is not None:
-            given["retrieval"] = Retrieval.from_json(given["retrieval"])
-        if given.get("calibrated") is not None:
-            given["calibrated"] = CalibratedSettings.from_json(given["calibrated"])
-        for name in ("tau_units", "base_ppl", "interp_ppl"):
-            given[name] = math.nan if given[name] is None else given[name]
-        return cls(**given)
+        given = {"component": KNN_NAME, **_by_own_names(fields)}
+        known = _without_null(from_json(_TunedFields, given), cls)
+        if (given["component"] == KNN_NAME) != (given["retrieval"] is not None):
+            raise FieldError("retrieval", "is for another component than 'knn'")
+        if known["retrieval"] is not None:
+            known["retrieval"] = Retrieval.from_json(known["retrieval"])
+        if known.get("calibrated") is not None:
+            known["calibrated"] = CalibratedSettings.from_json(known["calibrated"])
+        return cls(**known)
 
     def __str__(self) -> str:
         numbers = f"λ {self.lam:.3f}, τ {self.tau:.4g}"
@@ -168,7 +214,7 @@ class TunedSettings:
 
 def save_settings(entries: Entries, settings: TunedSettings) -> None:
     """Keep settings; earlier ones of the same component and retrieval (k apart) are replaced."""
-    file = entries.path / FILE
+    file = entries.path / SETTINGS_FILE
     with write_lock(entries.path, patience=10):
         kept = {} if not file.is_file() else _read(entries)
         name = _name(settings)
@@ -176,6 +222,7 @@ def save_settings(entries: Entries, settings: TunedSettings) -> None:
         kept[name] = settings
         fields = {name: each.as_json() for name, each in kept.items()}
         write_json(file, {"format": FORMAT, "settings": fields})
+        note_kept(entries.path, [file])
 
 
 def load_settings(entries: Entries) -> list[TunedSettings]:
@@ -184,7 +231,7 @@ def load_settings(entries: Entries) -> list[TunedSettings]:
     Perplexities of different texts do not compare, so settings compete only with those of their own
     text; and a component that is made does not change which settings of the neighbors are best.
     """
-    if not (entries.path / FILE).is_file():
+    if not (entries.path / SETTINGS_FILE).is_file():
         return []
     every = list(_read(entries).values())
     latest = {settings.component: settings.text for settings in every}  # the newest comes last
@@ -204,7 +251,7 @@ def choose_settings(
 
 def forget_settings(entries: Entries, component: str) -> None:
     """Drop the settings of a component, because another one takes its name."""
-    file = entries.path / FILE
+    file = entries.path / SETTINGS_FILE
     if file.is_file():
         with write_lock(entries.path, patience=10):
             kept = {n: s for n, s in _read(entries).items() if s.component != component}
@@ -213,9 +260,28 @@ def forget_settings(entries: Entries, component: str) -> None:
 
 
 def _read(entries: Entries) -> dict[str, TunedSettings]:
-    fields = read_json(entries.path / FILE, newest_format=FORMAT)["settings"]
-    every = (TunedSettings.from_json(each) for each in fields.values())
+    file, remedy = entries.path / SETTINGS_FILE, "delete it and tune again"
+    fields = check_fields(_SettingsFile, read_json(file, newest_format=FORMAT), file, remedy)
+    try:
+        every = [TunedSettings.from_json(each) for each in fields["settings"].values()]
+    except FieldError as error:
+        raise damaged_field(file, error, remedy) from error
     return {_name(settings): settings for settings in every}
+
+
+def _by_own_names(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields by their names here, whichever they were spelled with."""
+    names = {in_json: name for name, in_json in JSON_NAMES.items()}
+    return {names.get(name, name): value for name, value in fields.items()}
+
+
+def _without_null(fields: Mapping[str, Any], kind: type[Any]) -> dict[str, Any]:
+    """Those that a class has; a number that is null is NaN."""
+    return {
+        f.name: math.nan if f.type is float and fields[f.name] is None else fields[f.name]
+        for f in dataclasses.fields(kind)
+        if f.name in fields
+    }
 
 
 def _name(settings: TunedSettings) -> str:

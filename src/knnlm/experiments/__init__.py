@@ -6,7 +6,6 @@ base_lms     what it says of its base LMs            lms        those LMs, train
 searches     what one search depends on              derive     datastores made from datastores
 workspace    the work that conditions share, done once and resumed
 runner       conditions → records                    records    the folder of records, and its claim
-typed_json   dataclasses ⇄ JSON, strictly
 provenance   command, commit, versions, machine      plan       time and disk before anything runs
 own          one's own conditions, LM and text: the way in
 demo         `knnlm demo`, an experiment of eight conditions (demo_results: what it shows)

@@ -9,8 +9,8 @@ from knnlm.errors import UsageError
 from knnlm.experiments.condition import Condition
 from knnlm.experiments.lms import LMs
 from knnlm.experiments.searches import check_search
-from knnlm.experiments.typed_json import FieldError, check_json_type
 from knnlm.ranges import check_k
+from knnlm.typed_json import FieldError, check_json_type
 
 _NOT_IN_FILE_NAMES = r'[/\\:*?"<>|\x00-\x1f]'
 _LONGEST_NAME = 200

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from knnlm.experiments.base_lms import MAIN, Checkpoint
 from knnlm.experiments.searches import SearchSpec
-from knnlm.experiments.typed_json import to_json
+from knnlm.typed_json import to_json
 
 if TYPE_CHECKING:
     from knnlm.experiments.workspace import Workspace
@@ -21,8 +21,8 @@ class Condition(ABC, Generic[W, M]):
 
     A condition is a value, a frozen dataclass: its measurement depends on itself, on the
     experiment's texts and LMs, and on nothing else. It is measured in a workspace of type `W`, and
-    its measurement is a frozen dataclass `M` (typed_json.py says what their fields may be). Import
-    what needs torch inside `measure`: then results can be read without it.
+    its measurement is a frozen dataclass `M` (knnlm/typed_json.py says what their fields may be).
+    Import what needs torch inside `measure`: then results can be read without it.
 
     Example:
         @dataclass(frozen=True)

@@ -5,13 +5,44 @@ import math
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Annotated, NotRequired, TypedDict
 
-from knnlm.errors import UsageError, unknown
+from knnlm.errors import KnnlmError, UsageError, unknown
 from knnlm.experiments.base_lms import AboutLM, BaseLM, Checkpoint, ExistingLM
 from knnlm.experiments.texts import Texts
 from knnlm.files import read_json
 from knnlm.models import CHECKPOINTS, TRAINING_RECORD, LanguageModel, load_model
+from knnlm.stored_fields import Count, Loss, Positive, Within, check_fields
 from knnlm.training import Teacher, TrainingResult, train
+
+
+class _Preset(TypedDict):
+    width: Positive
+    steps: Positive
+    batch: Positive
+    context: Positive
+
+
+class _Trained(TypedDict):
+    parameters: Positive
+    train_tokens: Positive
+    steps: Positive
+    best_step: Count
+    tokens_per_second: Annotated[float, Within(1e-9, 1e15)]
+
+
+class _Point(TypedDict):
+    step: Count
+    valid_loss: Loss
+    train_loss: NotRequired[Loss]
+
+
+class _Record(TypedDict):
+    """What training wrote of an LM, as far as it is read here."""
+
+    preset: _Preset
+    trained: _Trained
+    history: list[_Point]
 
 
 class LMs:
@@ -92,9 +123,14 @@ class LMs:
         if isinstance(lm, ExistingLM):
             parameters = self.model(name, step).model.parameters()
             return AboutLM(parameters=sum(p.numel() for p in parameters))
-        record = read_json(self.folder(name) / TRAINING_RECORD)
+        record = self._record(name)
         at = record["trained"]["best_step"] if step is None else step
-        point = next(entry for entry in record["history"] if entry["step"] == at)
+        point = next((entry for entry in record["history"] if entry["step"] == at), None)
+        if point is None or (lm.teacher is None and "train_loss" not in point):
+            raise KnnlmError(
+                f"{self.folder(name) / TRAINING_RECORD} says nothing of update {at}: delete its "
+                "folder and train again"
+            )
         return AboutLM(
             parameters=record["trained"]["parameters"],
             width=record["preset"]["width"],
@@ -109,7 +145,7 @@ class LMs:
         """How long an LM was trained, by whichever process; 0 for one that existed already."""
         if isinstance(self.by_name[name], ExistingLM):
             return 0
-        record = read_json(self.folder(name) / TRAINING_RECORD)
+        record = self._record(name)
         preset = record["preset"]
         tokens = preset["steps"] * preset["batch"] * preset["context"]
         return round(tokens / record["trained"]["tokens_per_second"])
@@ -118,6 +154,11 @@ class LMs:
         """The seed of an LM that is trained here."""
         lm = self.by_name[name]
         return lm.seed if isinstance(lm, BaseLM) else None
+
+    def _record(self, name: str) -> "_Record":
+        """What training wrote of an LM."""
+        file = self.folder(name) / TRAINING_RECORD
+        return check_fields(_Record, read_json(file), file, "delete its folder and train again")
 
     def _load(self, wanted: Checkpoint) -> LanguageModel:
         lm = self.by_name[wanted.name]

@@ -19,9 +19,9 @@ from knnlm.experiments.base_lms import BaseLM, ExistingLM
 from knnlm.experiments.condition import Condition, M, W
 from knnlm.experiments.provenance import Provenance
 from knnlm.experiments.texts import Texts
-from knnlm.experiments.typed_json import FieldError, from_json, to_json
 from knnlm.files import fingerprint, read_json, write_json
 from knnlm.locks import HOLDER, LOCK, write_lock
+from knnlm.typed_json import FieldError, from_json, to_json
 
 FORMAT = 2
 CLAIM, RECORDS, WORK = "scale.json", "records", "work"

@@ -9,16 +9,17 @@ import json
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 from knnlm.errors import KnnlmError, UsageError
 from knnlm.experiments.condition import Condition, M, W, grouped_by_lm
 from knnlm.experiments.provenance import make_provenance
 from knnlm.experiments.records import Record, ResultsFolder
-from knnlm.experiments.typed_json import FieldError, to_json
 from knnlm.experiments.workspace import Workspace
 from knnlm.files import read_json, write_json
 from knnlm.progress import log
+from knnlm.stored_fields import Seconds, check_fields
+from knnlm.typed_json import FieldError, to_json
 
 
 class Outcome(NamedTuple):
@@ -138,13 +139,22 @@ def _checked(condition: Condition[W, M], measurement: M) -> M:
     return measurement
 
 
+class _Kept(TypedDict):
+    """What a clock keeps."""
+
+    seconds: Seconds
+
+
 class _Clock:
     """The seconds of one condition, those before an interruption included. Training is left out: an
     LM serves many conditions and has a clock of its own."""
 
     def __init__(self, workspace: Workspace, name: str) -> None:
         self.file, self.lms = workspace.folder / "clocks" / f"{name}.json", workspace.lms
-        self.before = float(read_json(self.file)["seconds"]) if self.file.is_file() else 0.0
+        self.before = 0.0
+        if self.file.is_file():
+            remedy = "delete it, and the seconds before are not counted"
+            self.before = check_fields(_Kept, read_json(self.file), self.file, remedy)["seconds"]
         self.began, self.trained = time.monotonic(), self.lms.seconds
 
     def seconds(self) -> float:

@@ -11,6 +11,7 @@ from knnlm.components import KNN_NAME, component_checksum
 from knnlm.datastore import Entries, open_entries
 from knnlm.errors import KnnlmError
 from knnlm.evaluation import TunedSettings
+from knnlm.typed_json import FieldError
 
 
 # transformers is not typed here
@@ -60,9 +61,10 @@ class KNNLMConfig(transformers.PreTrainedConfig):  # type: ignore[misc]
         try:
             assert self.settings is not None
             return TunedSettings.from_json(self.settings)
-        except (AssertionError, KeyError, TypeError, AttributeError) as error:
+        except (AssertionError, FieldError, TypeError) as error:
+            reason = f" ({error})" if isinstance(error, FieldError) else ""
             raise KnnlmError(
-                "this kNN-LM's configuration has no settings: save it again with "
+                f"this kNN-LM's configuration has no settings{reason}: save it again with "
                 "KNNLM(store).to_transformers().save_pretrained(folder)"
             ) from error
 

@@ -68,7 +68,7 @@ class Sampling:
             ("top_k", self.top_k is None or self.top_k >= 1, "1 or more"),
             ("beams", self.beams >= 1, "1 or more"),
             ("repetition_penalty", self.repetition_penalty > 0, above_zero),
-            ("seed", 0 <= self.seed < 1 << 63, "0 or more"),
+            ("seed", 0 <= self.seed < 1 << 63, f"0 to {(1 << 63) - 1}"),
         ):
             if not right:
                 raise UsageError(

@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from knnlm.disk import checksum_file
 from knnlm.errors import DamagedError, KnnlmError
@@ -22,9 +22,16 @@ from knnlm.locks import write_lock
 from knnlm.models.location import ModelLocation
 from knnlm.models.saving import save_model
 from knnlm.progress import log
+from knnlm.stored_fields import Checksum, PlainName, check_fields
 
 _RECORD = "converted.json"
 _PATIENCE = 600.0
+
+
+class _Converted(TypedDict):
+    """The files of a conversion and their checksums."""
+
+    files: dict[PlainName, Checksum]
 
 
 def converted(location: ModelLocation, precision: str) -> ModelLocation:
@@ -89,9 +96,10 @@ def _is_whole(folder: Path) -> bool:
     if not (folder / _RECORD).is_file():
         return False
     try:
-        files = read_json(folder / _RECORD)["files"]
-        whole = all(checksum_file(folder / name) == checksum for name, checksum in files.items())
-    except (DamagedError, OSError, KeyError):
+        record = check_fields(_Converted, read_json(folder / _RECORD), folder / _RECORD, "")
+        files = record["files"].items()
+        whole = all(checksum_file(folder / name) == checksum for name, checksum in files)
+    except (DamagedError, OSError):
         whole = False
     if not whole:
         log.warning(f"{short_path(folder)} is damaged; converting the file again")

@@ -168,6 +168,8 @@ def _device(name: str | None) -> torch.device:
         device = torch.device(name)
     except RuntimeError as error:
         raise UsageError(f"unknown device '{name}': choose cpu, cuda or cuda:N") from error
+    if device.type == "meta":  # PyTorch has it for shapes: nothing is computed there
+        raise UsageError("nothing can be computed on device meta: choose cpu, cuda or cuda:N")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise UsageError(
             f"device {name} is not on this machine ({torch.cuda.device_count()} CUDA devices): use "

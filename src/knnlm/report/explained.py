@@ -48,11 +48,12 @@ def side_by_side(prompt: str, base: str, knn: str, component: str | None = None)
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), expand=True)
     for name in ("base LM", "kNN-LM" if component is None else f"with {component}"):
         table.add_column(Text(name), ratio=1, overflow="fold")
-    table.add_row(Text(base.strip("\n")), Text(knn.strip("\n")))
+    texts = (formats.printable(text.strip("\n")) for text in (base, knn))
+    table.add_row(*(Text(text) for text in texts))
     console = Console(file=io.StringIO(), width=max(60, shutil.get_terminal_size().columns))
     with console.capture() as captured:
         console.print(table)
-    return [prompt, *(line.rstrip() for line in captured.get().splitlines())]
+    return [formats.printable(prompt), *(line.rstrip() for line in captured.get().splitlines())]
 
 
 def _neighbor_line(neighbor: RetrievedNeighbor) -> str:

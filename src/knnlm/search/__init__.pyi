@@ -9,7 +9,9 @@ from .index import open_index as open_index
 from .index_building import build_index as build_index
 from .index_building import rebuild_index as rebuild_index
 from .index_building import update_index as update_index
+from .index_records import describe_index as describe_index
 from .index_records import index_file as index_file
+from .index_records import index_folder as index_folder
 from .index_records import index_manifest as index_manifest
 from .index_records import is_refined as is_refined
 from .index_records import list_indexes as list_indexes

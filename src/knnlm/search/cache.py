@@ -135,7 +135,6 @@ def _block_search(store: Entries, queries: Entries, retrieval: Retrieval) -> _Bl
     if index is None or retrieval.score == "index" or is_refined(index):
         search = open_search(store, retrieval)
         return lambda start, stop: search(states.read(start, stop))
-    store.verify(retrieval.key)
     keys = store.key(retrieval.key)
     by_index = cached_neighbors(store, queries, replace(retrieval, score="index"))
     return lambda start, stop: with_exact_scores(

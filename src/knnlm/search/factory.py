@@ -10,6 +10,7 @@ the measurements. The paper's index is another, and its experiments ask for it: 
 """
 
 import math
+import re
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -24,6 +25,8 @@ CODEBOOK_ENTRIES = 39 * 256
 LISTS_ENTRIES = 39 * 39
 """The same for lists: fewer entries than this leave a list fewer than 39."""
 MOST_REFINED = 16
+_ZERO = re.compile(r"(?<![0-9.])0+(?![0-9.])")
+"""A number of lists, codes or links that is 0: FAISS makes such an index, and may crash in it."""
 SMALL = "small"
 """Instead of a factory: the default index with half the codes."""
 
@@ -113,12 +116,14 @@ def design_index(
     augmented index are not inner products, so only what is scored again is augmented.
 
     Raises:
-        UsageError: A number is out of range.
+        UsageError: A number is out of range, also one in the factory string.
     """
     if nprobe is not None and nprobe < 1:
         raise UsageError(f"nprobe = {nprobe} is out of range: choose 1 or more")
     if refine is not None and not 1 <= refine <= MOST_REFINED:
         raise UsageError(f"`refine` {refine} is out of range: choose 1 to {MOST_REFINED}")
+    if factory is not None and _ZERO.search(factory):
+        raise UsageError(f"`factory` {factory} has a number that is 0: choose 1 or more")
     if recall is not None and not 0 <= recall < 1:
         raise UsageError(f"`recall` {recall} is out of range: choose 0 to less than 1")
     named = factory not in (None, SMALL)

@@ -15,6 +15,7 @@ from knnlm.datastore import Column, Entries, Survivors
 from knnlm.errors import DamagedError
 from knnlm.ranges import check_k
 from knnlm.search.exact import exact_search, with_exact_scores
+from knnlm.search.factory import augmented_width
 from knnlm.search.faiss_index import (
     as_indexed_queries,
     faiss_metric,
@@ -155,17 +156,28 @@ def open_index(store: Entries, name: str) -> Index:
         DamagedError: The file is not what was written.
     """
     manifest, file = index_manifest(store, name), index_file(store, name)
-    index = faiss.read_index(str(file))
-    metric = checked_metric("l2" if manifest.get("augmented") else manifest["metric"])
-    right_metric = index.metric_type == faiss_metric(metric)
-    if not right_metric or index.ntotal != manifest["rows"]:
+    rows = store.table.columns[manifest["key"]]
+    try:
+        index = faiss.read_index(str(file))
+    except RuntimeError:
+        index = None
+    if index is None or not _fits(index, manifest, rows.type.width):
         raise DamagedError(
             f"{file} is not the index that its manifest describes: delete {file.parent} and "
             f"{how_to_rebuild(manifest)}"
         )
     if is_refined(manifest) or index.ntotal < store.table.rows:
-        store.verify(manifest["key"])
+        rows.verify()  # now, not in the middle of a text
     return _opened(store, name, manifest, index)
+
+
+def _fits(index: Any, manifest: dict[str, Any], width: int) -> bool:
+    """Whether an index has the metric, width and rows that its manifest names."""
+    augmented = manifest.get("augmented", False)
+    metric = checked_metric("l2" if augmented else manifest["metric"])
+    right_metric = index.metric_type == faiss_metric(metric)
+    right_width = index.d == (augmented_width(width) if augmented else width)
+    return bool(right_metric and right_width and index.ntotal == manifest["rows"])
 
 
 def _opened(store: Entries, name: str, manifest: dict[str, Any], index: Any) -> Index:

@@ -8,10 +8,10 @@ from typing import Any
 import faiss
 
 from knnlm import defaults
-from knnlm.datastore import Entries
+from knnlm.datastore import Entries, note_deleted, note_kept
 from knnlm.disk import refuse_links, remove_folder
 from knnlm.errors import KnnlmError
-from knnlm.files import read_json, write_json
+from knnlm.files import write_json
 from knnlm.locks import write_lock
 from knnlm.progress import log, log_result
 from knnlm.search.effort import choose_effort
@@ -32,10 +32,11 @@ from knnlm.search.index_records import (
     INDEX_FILE,
     MANIFEST,
     covers,
+    describe_index,
     how_to_rebuild,
-    index_file,
     index_folder,
     index_manifest,
+    list_indexes,
 )
 from knnlm.search.neighbors import recall
 from knnlm.similarity import Metric, checked_metric
@@ -87,10 +88,9 @@ def build_index(
         refine=refine,
         recall=recall,
     )
-    store.verify(key)
     name = index_name(key, metric, design)
     manifest = index_folder(store, name) / MANIFEST
-    if manifest.is_file() and covers(read_json(manifest), store):
+    if name in list_indexes(store) and covers(describe_index(store, name), store):
         log.info(f"index {name} is built already")
         index = open_index(store, name)
         _check_recall(index.manifest, design)
@@ -130,7 +130,7 @@ def _build(
     manifest |= _rows_of(store)
     _measure(Index(name, manifest, built, keys), design, seed)
     _check_recall(manifest, design)
-    _publish(folder / INDEX_FILE, manifest, built, began)
+    _publish(store, folder / INDEX_FILE, manifest, built, began)
     log_result(f"index {name}: recall@{manifest['recall_k']} {manifest['recall']:.3f}")
 
 
@@ -155,9 +155,9 @@ def update_index(store: Entries, name: str, *, seed: int = 0) -> Index:
         manifest = index_manifest(store, name)
         rows, total = int(manifest["rows"]), store.table.rows
         if rows < total:
-            built, keys = faiss.read_index(str(index_file(store, name))), manifest["key"]
-            store.verify(keys)
-            column, metric = store.table.columns[keys], checked_metric(manifest["metric"])
+            built = open_index(store, name).faiss
+            column = store.table.columns[manifest["key"]]
+            metric = checked_metric(manifest["metric"])
             augmented = bool(manifest.get("augmented"))
             states = IndexedStates(column.slices([(0, rows)]), metric, augmented)
             add_entries(built, states, column.slices([(rows, total - rows)]))
@@ -169,7 +169,7 @@ def update_index(store: Entries, name: str, *, seed: int = 0) -> Index:
                     f"note: index {name} finds {manifest['recall']:.1%} of the true neighbors now, "
                     f"not {design.recall:.0%}: {how_to_rebuild(manifest)}"
                 )
-            _publish(folder / f"index-{total}.faiss", manifest, built, began)
+            _publish(store, folder / f"index-{total}.faiss", manifest, built, began)
     return open_index(store, name)
 
 
@@ -180,7 +180,7 @@ def rebuild_index(store: Entries, name: str, *, seed: int = 0) -> Index:
         KnnlmError: Too few entries are left for it; it is deleted.
     """
     folder = index_folder(store, name)
-    manifest = read_json(folder / MANIFEST, newest_format=FORMAT)
+    manifest = describe_index(store, name)
     refuse_links(folder, below=store.path)
     with write_lock(folder):
         drop_trained_index(folder)
@@ -189,6 +189,8 @@ def rebuild_index(store: Entries, name: str, *, seed: int = 0) -> Index:
             _build(store, manifest["key"], checked_metric(manifest["metric"]), design, seed, name)
         except KnnlmError:
             remove_folder(folder, below=store.path)
+            with write_lock(store.path, patience=10):
+                note_deleted(store.path, [folder / MANIFEST])
             raise
     return open_index(store, name)
 
@@ -208,12 +210,17 @@ def _rows_of(store: Entries) -> dict[str, Any]:
     return {"rows": store.table.rows, "store": store.rows_fingerprint(store.table.rows)}
 
 
-def _publish(file: Path, manifest: dict[str, Any], built: Any, began: float) -> None:
+def _publish(
+    store: Entries, file: Path, manifest: dict[str, Any], built: Any, began: float
+) -> None:
     """Write the index, then the manifest that names it, and delete what no manifest names."""
     manifest |= {"file": file.name, **write_index(built, file)}
     manifest["seconds"] = round(time.monotonic() - began, 1)
     write_json(file.with_name(MANIFEST), manifest)
     drop_trained_index(file.parent)
+    with write_lock(store.path, patience=10):
+        files = [index_folder(store, name) / MANIFEST for name in list_indexes(store)]
+        note_kept(store.path, files)
     for other in file.parent.glob("*.faiss"):
         if other != file:
             other.unlink()

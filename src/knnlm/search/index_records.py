@@ -10,15 +10,54 @@ of what it finds. Format 1 had neither refine nor augmented: its candidates are 
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NotRequired, TypedDict
 
 from knnlm.datastore import Entries
 from knnlm.disk import checksum_file
 from knnlm.errors import DamagedError, KnnlmError, unknown
 from knnlm.files import read_json
+from knnlm.stored_fields import (
+    Checksum,
+    Count,
+    Key,
+    MetricName,
+    NeighborCount,
+    PlainName,
+    Positive,
+    Share,
+    Within,
+    check_fields,
+)
 
 INDEX_FILE, MANIFEST = "index.faiss", "manifest.json"
 FORMAT = 2
+_Effort = Annotated[int, Within(1, (1 << 31) - 1)]
+
+
+class _Design(TypedDict):
+    nprobe: _Effort | None
+    refine: _Effort | None
+    recall: Share
+
+
+class IndexFields(TypedDict):
+    """The manifest of an index."""
+
+    format: _Effort
+    key: Key
+    metric: MetricName
+    factory: str
+    nprobe: _Effort
+    refine: NotRequired[_Effort]
+    augmented: NotRequired[bool]
+    rows: Positive
+    store: str
+    bytes: Count
+    xxh3: Checksum
+    recall: Share
+    recall_k: NeighborCount
+    design: NotRequired[_Design]
+    file: NotRequired[PlainName]
 
 
 def index_manifest(store: Entries, name: str) -> dict[str, Any]:
@@ -36,12 +75,25 @@ def index_manifest(store: Entries, name: str) -> dict[str, Any]:
         )
     if name not in names:
         raise unknown("index", name, names)
-    manifest = read_json(index_folder(store, name) / MANIFEST, newest_format=FORMAT)
+    manifest = describe_index(store, name)
     if not covers(manifest, store):
         raise KnnlmError(
             f"index {name} covers {manifest['rows']:,} entries of another state of {store.path}: "
             f"{how_to_rebuild(manifest)}"
         )
+    return manifest
+
+
+def describe_index(store: Entries, name: str) -> dict[str, Any]:
+    """The manifest of an index that is there, also if it does not belong to this datastore.
+
+    Raises:
+        DamagedError: It is not what was written, or a field cannot be.
+    """
+    folder = index_folder(store, name)
+    manifest = read_json(folder / MANIFEST, newest_format=FORMAT)
+    remedy = f"delete {folder} and build the index again with `Datastore.build_index`"
+    check_fields(IndexFields, manifest, folder / MANIFEST, remedy)
     return manifest
 
 

@@ -22,7 +22,7 @@ class Search(Protocol):
 def open_search(store: Entries, retrieval: Retrieval) -> Search:
     """The function from hidden states to neighbors that a retrieval describes.
 
-    Stored states are read, and so verified, only where the search needs them.
+    Stored states are verified now, and not in the middle of a text, if the search reads them.
 
     Args:
         store: The datastore that is searched.
@@ -38,7 +38,7 @@ def open_search(store: Entries, retrieval: Retrieval) -> Search:
     check_index(store, retrieval)
     keys, metric = store.key(retrieval.key), retrieval.metric
     if retrieval.score == "exact":
-        store.verify(retrieval.key)
+        keys.verify()
     index = None if retrieval.index is None else open_index(store, retrieval.index)
 
     def search(states: NDArray[Any], k: int | None = None) -> Neighbors:

@@ -7,7 +7,7 @@ own, or exact ones) are two symbols of the equation, so they are two fields: the
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from knnlm import defaults
 from knnlm.datastore import Entries
@@ -15,10 +15,22 @@ from knnlm.errors import UsageError, unknown
 from knnlm.ranges import check_k
 from knnlm.search.index_records import index_manifest
 from knnlm.similarity import Metric
+from knnlm.stored_fields import Key, MetricName, NeighborCount
+from knnlm.typed_json import from_json
 
 EXACT = "exact"
 """What stands for exact search where a name is needed: in JSON, in arguments, in file names."""
 Score = Literal["index", "exact"]
+
+
+class RetrievalFields(TypedDict):
+    """A retrieval in JSON, also as earlier versions spelled it."""
+
+    key: Key
+    metric: MetricName
+    mask: str
+    score: Literal["index", "exact", "search", "real"]
+    k: NeighborCount
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,8 +101,9 @@ class Retrieval:
             The retrieval.
 
         Raises:
-            UsageError: k is out of range, or the score is unknown.
+            FieldError: One of them is missing, or cannot be.
         """
+        from_json(RetrievalFields, fields)
         score = {"search": "index", "real": "exact"}.get(fields["score"], fields["score"])
         index = None if fields["mask"] == EXACT else fields["mask"]
         return cls(

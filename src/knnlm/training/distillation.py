@@ -42,6 +42,7 @@ from knnlm.files import canonical, fingerprint
 from knnlm.hidden_states import output_embedding
 from knnlm.models import LanguageModel
 from knnlm.progress import log
+from knnlm.ranges import check_seed
 from knnlm.training.clustering import cluster
 from knnlm.training.fit import FitSettings
 from knnlm.training.initial import initial_clusters, initial_module
@@ -104,8 +105,7 @@ class DistillRequest:
                 "clusters hold some tokens impossible, so soft targets cannot teach them: choose "
                 "kind head, or leave out soft targets"
             )
-        if self.seed < 0:
-            raise UsageError(f"seed {self.seed} is out of range: choose 0 or more")
+        check_seed(self.seed)
 
     def as_json(self) -> dict[str, Any]:
         """All that the component depends on beside datastore, model and validation text."""

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypedDict
 
 import torch
 
@@ -17,6 +17,7 @@ from knnlm.errors import KnnlmError, UsageError
 from knnlm.files import read_json, write_json
 from knnlm.locks import write_lock
 from knnlm.progress import log
+from knnlm.stored_fields import Count, Loss, Seconds, check_fields
 from knnlm.tensors import read_tensors
 from knnlm.training.checkpoint import TrainingState, recipe_of
 from knnlm.training.loop import BEST, LAST, BarUnit, Schedule, Task, run_loop
@@ -63,6 +64,16 @@ class FitSettings:
         }
 
 
+class _Record(TypedDict):
+    """What is written of a run at its end."""
+
+    recipe: str
+    steps: Count
+    best_step: Count
+    valid_loss: Loss
+    rows_per_second: Seconds
+
+
 class FitResult(NamedTuple):
     """How fitting ended. The module has the weights of `best_step`; 0 is how it began."""
 
@@ -98,7 +109,8 @@ def fit(
     """
     with write_lock(out):
         if (out / RECORD).is_file():
-            record = read_json(out / RECORD)
+            remedy = f"delete {out} and run the same command again"
+            record = check_fields(_Record, read_json(out / RECORD), out / RECORD, remedy)
             if record["recipe"] != recipe:
                 raise KnnlmError(
                     f"{out} holds something learned in another way: choose another folder"
@@ -124,7 +136,7 @@ def _run(
     settings: FitSettings,
     out: Path,
     recipe: str,
-) -> dict[str, Any]:
+) -> _Record:
     """Fit, and return what is recorded of it."""
     if recipe_of(out / LAST) not in (None, recipe):
         raise KnnlmError(

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from knnlm.experiments.base_lms import MAIN, AboutLM, Checkpoint
 from knnlm.experiments.plan import Costs, Step
-from knnlm.experiments.typed_json import Unbounded
 from knnlm.similarity import Metric
+from knnlm.typed_json import Unbounded
 from knnlm_paper.conditions.base import PaperCondition
 from knnlm_paper.measurement import BaseNumbers, Documents, MixturePoint
 from knnlm_paper.scales import Scale

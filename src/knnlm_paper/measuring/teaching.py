@@ -17,7 +17,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from knnlm.datastore.entries import DocumentInfo, Entries
+from knnlm.datastore.entries import Entries
+from knnlm.datastore.part_files import DocumentInfo
 from knnlm.datastore.table import Table
 from knnlm.evaluation.tuning import TemperaturePoint
 from knnlm.hidden_states.output_head import model_logits

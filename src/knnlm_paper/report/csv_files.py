@@ -12,7 +12,7 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from knnlm.experiments.typed_json import to_json
+from knnlm.typed_json import to_json
 from knnlm_paper.claims import Finding, Findings
 from knnlm_paper.claims.beyond import tried
 from knnlm_paper.claims.claim import PLAIN_AND_CALIBRATED

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from knnlm.experiments.typed_json import to_json
+from knnlm.typed_json import to_json
 from knnlm_paper.claims.claim import PLAIN_AND_CALIBRATED
 from knnlm_paper.claims.shares import share_of_gain
 from knnlm_paper.conditions import KNN, PaperCondition

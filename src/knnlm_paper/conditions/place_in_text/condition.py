@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from knnlm.experiments.base_lms import AboutLM
-from knnlm.experiments.typed_json import FieldError
+from knnlm.typed_json import FieldError
 from knnlm_paper.conditions.base import OfRetrieval
 
 if TYPE_CHECKING:

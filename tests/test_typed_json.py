@@ -3,15 +3,18 @@
 import json
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, NotRequired, TypedDict
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from knnlm.errors import DamagedError
 from knnlm.evaluation import DocumentSums
-from knnlm.experiments.typed_json import FieldError, Unbounded, from_json, json_name, to_json
+from knnlm.stored_fields import Count, Keys, PlainName, Share, check_fields
+from knnlm.typed_json import FieldError, Unbounded, from_json, json_name, to_json
 
 
 class Pair(NamedTuple):
@@ -224,3 +227,60 @@ def test_types_that_json_cannot_tell_apart_are_an_error() -> None:
         to_json(Either(1))
     with pytest.raises(TypeError, match="is no dataclass"):
         to_json(object())
+
+
+class Described(TypedDict):
+    """JSON that stays a dict."""
+
+    share: Share
+    names: list[PlainName]
+    sizes: dict[PlainName, Count]
+    more: NotRequired[Keys]
+
+
+DESCRIBED = {"share": 1, "names": ["a.b"], "sizes": {"x": 0}, "later": {"any": [None]}}
+
+
+def test_a_described_dict_stays_as_it_is() -> None:
+    assert from_json(Described, DESCRIBED) == DESCRIBED
+    assert from_json(Described, {**DESCRIBED, "more": ["ffn"]}) == {**DESCRIBED, "more": ["ffn"]}
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"share": 1.5}, "share is not between 0 and 1"),
+        ({"share": 10**400}, "share is not finite"),
+        ({"share": True}, "share is not a number"),
+        ({"names": ("a",)}, "names is not a list"),
+        ({"names": ["a", "../b"]}, r"names\[1\] is not a plain file name"),
+        ({"names": [".."]}, r"names\[0\] is not a plain file name"),
+        ({"names": ["a\n"]}, r"names\[0\] is not a plain file name"),
+        ({"sizes": {"a/b": 1}}, "sizes.a/b is not a plain file name"),
+        ({"sizes": {"a": -1}}, "sizes.a is not between 0 and"),
+        ({"sizes": {"\x1b[2J\n": 1}}, r"sizes.␛\[2J↵ is not a plain file name"),
+        ({"sizes": {"x" * 999: -1}}, "sizes.x{194}… is not a plain"),
+        ({"more": []}, "more is empty"),
+        ({"more": ["att", "att"]}, "more names something twice"),
+        ({"more": ["both"]}, r"more\[0\] is none of att, ffn"),
+    ],
+)
+def test_what_is_not_as_described_is_named(fields: dict[str, Any], problem: str) -> None:
+    with pytest.raises(FieldError, match=f"^{problem}"):
+        from_json(Described, {**DESCRIBED, **fields})
+    with pytest.raises(DamagedError, match=rf"^file.json is damaged \({problem}.*\): delete it$"):
+        check_fields(Described, {**DESCRIBED, **fields}, Path("file.json"), "delete it")
+
+
+def test_a_described_field_that_is_missing_is_named() -> None:
+    with pytest.raises(FieldError, match="^names is missing"):
+        from_json(Described, {"share": 0.5, "sizes": {}})
+
+
+def test_nothing_but_the_same_type_is_a_literal() -> None:
+    """1 == True == 1.0 in Python."""
+    kind: Any = Literal[1]
+    assert from_json(kind, 1) == 1
+    for value in (True, 1.0):
+        with pytest.raises(FieldError):
+            from_json(kind, value)

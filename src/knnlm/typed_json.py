@@ -6,22 +6,41 @@ NamedTuples and dataclasses of these, and classes that write themselves (`as_jso
 NamedTuples and dataclasses become objects, tuples become lists. A field whose name is a keyword of
 Python has another one in JSON: `lam: float = json_name("lambda")`. JSON has no infinity: a number
 that may be infinite is an `Unbounded`, which is null then. Numbers of NumPy become those of
-Python."""
+Python. `Annotated[X, check]` is an X in which `check.problem(x)` finds none (stored_fields.py).
+
+A `TypedDict` describes JSON that stays a dict. It is only read, and may hold fields that are not
+described: a later knnlm may write more. A list[X] stays a list."""
 
 import dataclasses
 import math
+import sys
 import types
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NotRequired,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 import numpy as np
 
+from knnlm.formats import visible
+
 T = TypeVar("T")
+_SHOWN = 200  # characters of a field's name in an error: the name may come from the JSON
 _INFINITY_IS_NULL = "infinity is null"
 Unbounded = Annotated[float, _INFINITY_IS_NULL]
 """A number that may be infinite."""
 _NAME = "name in JSON"
+_LARGEST = sys.float_info.max
 _Read = Callable[[Any, str], Any]
 _Write = Callable[[Any, str], Any]
 
@@ -35,7 +54,8 @@ class FieldError(ValueError):
     """
 
     def __init__(self, field: str, problem: str) -> None:
-        super().__init__(f"{field or 'the whole'} {problem}")
+        shown = visible(field[:_SHOWN]) + ("…" if len(field) > _SHOWN else "")
+        super().__init__(f"{shown or 'the whole'} {problem}")
 
 
 def json_name(name: str, default: Any = dataclasses.MISSING) -> Any:
@@ -85,17 +105,21 @@ def _reader(kind: Any) -> _Read:
     if kind is Any or isinstance(kind, TypeVar):
         return lambda value, _: value
     if origin is Annotated:
-        return _read_unbounded
+        return _read_annotated(*arguments)
     if origin in (Union, types.UnionType):
         return _optional(_reader(_of_optional(kind, arguments)))
     if origin is Literal:
         return _read_literal(arguments)
     if origin is tuple:
         return _read_tuple(arguments)
+    if origin is list:
+        return _read_list(_reader(arguments[0]))
     if origin in (dict, Mapping):
-        return _read_dict(_reader(arguments[1]))
+        return _read_dict(_reader(arguments[1]), _reader(arguments[0]))
     if kind in _PLAIN:
         return _plain(kind)
+    if is_typeddict(kind):
+        return _read_described(kind)
     if hasattr(kind, "from_json"):
         return _read_own_words(kind)
     return _read_object(kind)
@@ -108,7 +132,8 @@ def _writer(kind: Any) -> _Write:
     if kind is Any or isinstance(kind, TypeVar):
         return _write_any
     if origin is Annotated:
-        return _write_unbounded
+        unbounded = _INFINITY_IS_NULL in arguments
+        return _write_unbounded if unbounded else _written(_read_annotated(*arguments))
     if origin in (Union, types.UnionType):
         return _optional(_writer(_of_optional(kind, arguments)))
     if origin is Literal:
@@ -139,7 +164,8 @@ def _plain(kind: Any) -> _Read:
     def check(value: Any, field: str) -> Any:
         if type(value) not in accepted:
             raise FieldError(field, f"is not {name}")
-        if type(value) is float and not math.isfinite(value):
+        # a whole number has no limit, a float has
+        if float in accepted and not -_LARGEST <= value <= _LARGEST:
             raise FieldError(field, "is not finite")
         return value
 
@@ -181,6 +207,22 @@ def _read_own_words(kind: Any) -> _Read:
     return read
 
 
+def _read_annotated(kind: Any, *checks: Any) -> _Read:
+    """A value that checks accept, or a number that may be infinite."""
+    if _INFINITY_IS_NULL in checks:
+        return _read_unbounded
+    read = _reader(kind)
+
+    def checked(value: Any, field: str) -> Any:
+        result = read(value, field)
+        for check in checks:
+            if (problem := check.problem(result)) is not None:
+                raise FieldError(field, problem)
+        return result
+
+    return checked
+
+
 def _read_unbounded(value: Any, field: str) -> Any:
     return math.inf if value is None else _plain(float)(value, field)
 
@@ -204,7 +246,8 @@ def _optional(convert: _Read) -> _Read:
 
 def _read_literal(choices: tuple[Any, ...]) -> _Read:
     def check(value: Any, field: str) -> Any:
-        if value not in choices:
+        # type and value: 1.0 and True are equal to 1, and not the same
+        if not any(type(value) is type(choice) and value == choice for choice in choices):
             raise FieldError(field, f"is none of {', '.join(map(str, choices))}")
         return value
 
@@ -250,13 +293,51 @@ def _convert_items(
     return each
 
 
-def _read_dict(convert: _Read) -> _Read:
+def _read_list(convert: _Read) -> _Read:
+    def read(value: Any, field: str) -> Any:
+        if not isinstance(value, list):
+            raise FieldError(field, "is not a list")
+        return [convert(item, f"{field}[{i}]") for i, item in enumerate(value)]
+
+    return read
+
+
+def _read_dict(convert: _Read, of_name: _Read | None = None) -> _Read:
+    """Of objects; `of_name` reads the names in them."""
+
     def read(value: Any, field: str) -> Any:
         if not isinstance(value, Mapping):
             raise FieldError(field, "is not an object")
         if any(type(name) is not str for name in value):
             raise FieldError(field, "has a name that is not a string")
+        if of_name is not None:
+            for name in value:
+                of_name(name, _inside(field, name))
         return {name: convert(item, _inside(field, name)) for name, item in value.items()}
+
+    return read
+
+
+def _read_described(kind: Any) -> _Read:
+    """Of a TypedDict: its fields are read, others stay as they are."""
+    hints = get_type_hints(kind, include_extras=True)
+    optional = {name for name, hint in hints.items() if get_origin(hint) is NotRequired}
+    optional |= set(kind.__optional_keys__)
+    fields = {
+        name: _reader(get_args(hint)[0] if get_origin(hint) is NotRequired else hint)
+        for name, hint in hints.items()
+    }
+
+    def read(value: Any, field: str) -> Any:
+        if not isinstance(value, Mapping):
+            raise FieldError(field, "is not an object")
+        result = dict(value)
+        for name, convert in fields.items():
+            if name in value:
+                result[name] = convert(value[name], _inside(field, name))
+            elif name not in optional:
+                raise FieldError(_inside(field, name), "is missing")
+        return result
 
     return read
 
