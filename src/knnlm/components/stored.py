@@ -20,7 +20,7 @@ from knnlm.components.records import (
 )
 from knnlm.components.saving import load_component
 from knnlm.datastore import Entries, note_deleted, note_kept
-from knnlm.disk import checksum_file, refuse_links, sync_folder
+from knnlm.disk import checksum_file, refuse_links, remove_folder, sync_folder
 from knnlm.errors import DamagedError
 from knnlm.files import write_json
 from knnlm.locks import write_lock
