@@ -27,7 +27,14 @@ from knnlm.locks import HOLDER, LOCK
 from knnlm.progress import counted
 from knnlm.search import index_file, index_folder, list_indexes
 
-_LEFT_BEHIND = (LOCK, HOLDER, CHECKPOINT, "trained.faiss", "trained.json")
+_LEFT_BEHIND = (
+    LOCK,
+    HOLDER,
+    CHECKPOINT,
+    "trained.faiss",
+    "trained.json",
+    "component.draft",
+)
 """What a writer may leave behind, with `*.tmp`; a later one replaces it."""
 _NAMED = 3
 
