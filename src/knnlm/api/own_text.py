@@ -71,5 +71,9 @@ def part_of_own(entries: Entries, source: Source, split: Split) -> FolderSplit |
 
 
 def _own_name(entries: Entries) -> dict[str, Any]:
-    """How a text with splits was named when the datastore was built; empty for others."""
-    return dict(entries.table.manifest["summary"].get("text") or {})
+    """How a text with splits was named when the datastore was built, and at which revision it was
+    read; empty for others."""
+    name = dict(entries.table.manifest["summary"].get("text") or {})
+    if name.get("kind") == "dataset" and (revision := entries.meta["text"].get("revision")):
+        name["revision"] = revision
+    return name

@@ -44,7 +44,9 @@ class TextOptions:
     ] = None
     dataset: Annotated[
         str | None,
-        typer.Option("--dataset", help="Hugging Face data set, NAME or NAME:CONFIG, streamed."),
+        typer.Option(
+            "--dataset", help="Hugging Face data set, NAME[:CONFIG][@REVISION], streamed."
+        ),
     ] = None
     embedded: Annotated[
         bool,
@@ -77,7 +79,7 @@ class TextOptions:
         if self.embedded:
             return PythonDocs()
         if self.dataset is not None:
-            return HubDataset(self.dataset)
+            return HubDataset.from_argument(self.dataset)
         check_paths(self.text or [])
         return self.text or None
 

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar, Self, TypedDict
+from typing import ClassVar, Self
 
 import numpy as np
 import torch
@@ -39,6 +39,7 @@ from knnlm.search import (
     Neighbors,
     NeighborsInMemory,
     Retrieval,
+    RetrievalFields,
     Search,
     cached_neighbors,
     exact_search,
@@ -55,8 +56,8 @@ _LEAST_EXPONENT = -80.0
 """PyTorch's exp takes a hundred times as long where the result is subnormal or zero."""
 
 
-class _SavedFields(TypedDict):
-    """What is saved of it beside its retrieval."""
+class _SavedFields(RetrievalFields):
+    """Its retrieval and its τ."""
 
     tau: Temperature
 

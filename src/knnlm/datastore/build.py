@@ -21,6 +21,7 @@ import numpy as np
 from knnlm.datastore.entries import ENTRIES_KIND, Entries, open_entries
 from knnlm.datastore.estimate import estimate_build
 from knnlm.datastore.part_files import DOCUMENTS, METADATA, DocumentInfo
+from knnlm.datastore.revisions import note_for_checkpoint, pinned
 from knnlm.datastore.table import CHECKPOINT, MANIFEST, ColumnType, Table, open_table
 from knnlm.datastore.table_writer import OtherTable, TableWriter
 from knnlm.datastore.window_groups import WindowGroup, WindowGroups
@@ -104,6 +105,7 @@ def build_entries(
         >>> entries = build_entries(lm, Files((Path("notes.txt"),)), Path("store"))
     """
     out = out.absolute()
+    text = pinned(text, out)
     window, stride = resolve_window(lm, window, stride)
     columns = {"lm_logprob": 1.0} if logprobs else {}
     if softmax_temperature is not None:
@@ -214,6 +216,7 @@ def _build(
             advice = f"{advice}; `Datastore.add` adds documents to a datastore"
         raise OtherTable(error.path, error.difference, advice) from error
     with write_lock(out), TableWriter(out, ENTRIES_KIND, columns, meta) as writer:
+        writer.note = note_for_checkpoint(text)
         # another process may have finished it before we held the lock
         if not writer.manifest["complete"]:
             if options.estimate and not writer.rows + writer.pending:
@@ -367,6 +370,7 @@ class _Build:
                 "words": self.windows.words,
                 "documents": self.windows.documents,
                 "model_source": self.lm.source,
+                "model_revision": getattr(self.lm.model.config, "_commit_hash", None),
                 "adapter": self.lm.adapter,
                 **({} if self.options.text_name is None else {"text": self.options.text_name}),
             }

@@ -22,6 +22,7 @@ from knnlm.datastore.build import PART_ROWS, build_entries
 from knnlm.datastore.entries import ENTRIES_KIND, Entries, open_entries
 from knnlm.datastore.part_files import DOCUMENTS, METADATA
 from knnlm.datastore.publishing import publish, remove_unnamed_parts
+from knnlm.datastore.revisions import pinned
 from knnlm.datastore.survivors import ForgottenDocument
 from knnlm.datastore.table import MANIFEST, open_table, read_manifest
 from knnlm.datastore.table_writer import OtherTable, TableWriter
@@ -60,6 +61,7 @@ def add_documents(
     store.require_model(lm)
     folder = store.path / ADDED
     refuse_links(folder, below=store.path)
+    text = pinned(text, folder)
     now = open_entries(store.path)
     if _was_added(now, folder):  # and its writer was killed just after that
         described = open_entries(folder).meta["text"]

@@ -312,8 +312,10 @@ class Entries:
             KnnlmError: The fingerprint differs.
         """
         if self.meta["model"]["fingerprint"] != fingerprint:
+            revision = self.table.manifest["summary"].get("model_revision")
+            named = f"{self.model_source} at revision {revision}" if revision else self.model_source
             raise KnnlmError(
-                f"{self.path} was built with another model ({self.model_source}) than {source}: "
+                f"{self.path} was built with another model ({named}) than {source}: "
                 "use that model, or build a datastore with this one"
             )
 

@@ -70,6 +70,7 @@ class _CheckpointFields(TypedDict):
     part: Count
     rows: Positive
     columns: dict[_ColumnName, Checksum]
+    note: NotRequired[dict[str, Any]]
 
 
 _ModelFields = TypedDict(
@@ -86,6 +87,8 @@ class _TextFile(TypedDict):
 class _TextFields(TypedDict):
     kind: str
     files: NotRequired[list[_TextFile]]
+    revision: NotRequired[str]
+    named: NotRequired[str]
 
 
 class _EntriesMeta(TypedDict):
@@ -124,6 +127,7 @@ class _EntriesSummary(TypedDict):
     words: Count
     documents: Positive
     model_source: PathText
+    model_revision: NotRequired[str | None]
     adapter: PathText | None
     text: NotRequired[_OwnText]
     forgotten: NotRequired[list[tuple[Count, Count, Count, Count]]]

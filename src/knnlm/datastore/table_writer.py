@@ -76,6 +76,8 @@ class TableWriter:
         }
         self.manifest = self._stored(head) or {**head, "complete": False, "rows": 0, "parts": []}
         self._made_from = fingerprint(head)
+        self.note: dict[str, Any] = {}
+        """What checkpoints say besides, for whoever made the table."""
         self._open: dict[str, NpyWriter] = {}
         self._open_rows = 0
 
@@ -148,6 +150,7 @@ class TableWriter:
                 "part": len(self.manifest["parts"]),
                 "rows": self._open_rows,
                 "columns": {name: writer.checksum for name, writer in self._open.items()},
+                **({"note": self.note} if self.note else {}),
             },
         )
 

@@ -15,9 +15,10 @@ from typing import Any, NotRequired, TypedDict
 from knnlm import formats
 from knnlm.components import KNN_NAME
 from knnlm.datastore import Entries, note_kept
+from knnlm.errors import UsageError
 from knnlm.files import fingerprint, finite, read_json, write_json
 from knnlm.locks import write_lock
-from knnlm.search import Retrieval
+from knnlm.search import Retrieval, RetrievalFields
 from knnlm.stored_fields import (
     Count,
     Perplexity,
@@ -52,7 +53,7 @@ class _TunedFields(TypedDict):
     """Settings by the names of their fields here; a number that is not known is null."""
 
     component: PlainName
-    retrieval: dict[str, Any] | None
+    retrieval: RetrievalFields | None
     lam: Share
     tau: Temperature
     tau_units: NotRequired[Temperature | None]
@@ -99,9 +100,12 @@ class CalibratedSettings:
             The settings.
 
         Raises:
-            FieldError: One of them is missing, or cannot be.
+            UsageError: One of them is missing, or cannot be.
         """
-        return cls(**_without_null(from_json(_CalibratedFields, _by_own_names(fields)), cls))
+        try:
+            return _calibrated(fields)
+        except FieldError as error:
+            raise _no_settings(error) from error
 
     def __str__(self) -> str:
         return (
@@ -169,17 +173,12 @@ class TunedSettings:
             The settings; a number that is null is NaN.
 
         Raises:
-            FieldError: One of them is missing, or cannot be.
+            UsageError: One of them is missing, or cannot be.
         """
-        given = {"component": KNN_NAME, **_by_own_names(fields)}
-        known = _without_null(from_json(_TunedFields, given), cls)
-        if (given["component"] == KNN_NAME) != (given["retrieval"] is not None):
-            raise FieldError("retrieval", "is for another component than 'knn'")
-        if known["retrieval"] is not None:
-            known["retrieval"] = Retrieval.from_json(known["retrieval"])
-        if known.get("calibrated") is not None:
-            known["calibrated"] = CalibratedSettings.from_json(known["calibrated"])
-        return cls(**known)
+        try:
+            return _tuned(fields)
+        except FieldError as error:
+            raise _no_settings(error) from error
 
     def __str__(self) -> str:
         numbers = f"λ {self.lam:.3f}, τ {self.tau:.4g}"
@@ -263,10 +262,33 @@ def _read(entries: Entries) -> dict[str, TunedSettings]:
     file, remedy = entries.path / SETTINGS_FILE, "delete it and tune again"
     fields = check_fields(_SettingsFile, read_json(file, newest_format=FORMAT), file, remedy)
     try:
-        every = [TunedSettings.from_json(each) for each in fields["settings"].values()]
+        every = [_tuned(each) for each in fields["settings"].values()]
     except FieldError as error:
         raise damaged_field(file, error, remedy) from error
     return {_name(settings): settings for settings in every}
+
+
+def _tuned(fields: Mapping[str, Any]) -> TunedSettings:
+    """Settings from JSON; a FieldError if they are none."""
+    given = {"component": KNN_NAME, **_by_own_names(fields)}
+    known = _without_null(from_json(_TunedFields, given), TunedSettings)
+    if (known["component"] == KNN_NAME) != (known["retrieval"] is not None):
+        raise FieldError("retrieval", "is for another component than 'knn'")
+    if known["retrieval"] is not None:
+        known["retrieval"] = Retrieval.from_json(known["retrieval"])
+    if known.get("calibrated") is not None:
+        known["calibrated"] = _calibrated(known["calibrated"])
+    return TunedSettings(**known)
+
+
+def _calibrated(fields: Mapping[str, Any]) -> CalibratedSettings:
+    """The control from JSON; a FieldError if it is none."""
+    known = from_json(_CalibratedFields, _by_own_names(fields), "calibrated")
+    return CalibratedSettings(**_without_null(known, CalibratedSettings))
+
+
+def _no_settings(error: FieldError) -> UsageError:
+    return UsageError(f"these are no settings ({error}): give what `as_json` gave")
 
 
 def _by_own_names(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,9 +9,8 @@ import transformers
 
 from knnlm.components import KNN_NAME, component_checksum
 from knnlm.datastore import Entries, open_entries
-from knnlm.errors import KnnlmError
+from knnlm.errors import KnnlmError, UsageError
 from knnlm.evaluation import TunedSettings
-from knnlm.typed_json import FieldError
 
 
 # transformers is not typed here
@@ -61,10 +60,9 @@ class KNNLMConfig(transformers.PreTrainedConfig):  # type: ignore[misc]
         try:
             assert self.settings is not None
             return TunedSettings.from_json(self.settings)
-        except (AssertionError, FieldError, TypeError) as error:
-            reason = f" ({error})" if isinstance(error, FieldError) else ""
+        except (AssertionError, TypeError, UsageError) as error:
             raise KnnlmError(
-                f"this kNN-LM's configuration has no settings{reason}: save it again with "
+                "this kNN-LM's configuration has no settings: save it again with "
                 "KNNLM(store).to_transformers().save_pretrained(folder)"
             ) from error
 

@@ -27,6 +27,7 @@ from .open import open_search as open_search
 from .other_documents import neighbors_in_other_documents as neighbors_in_other_documents
 from .retrieval import EXACT as EXACT
 from .retrieval import Retrieval as Retrieval
+from .retrieval import RetrievalFields as RetrievalFields
 from .retrieval import Score as Score
 from .retrieval import check_index as check_index
 from .scores import score_entries as score_entries

@@ -16,7 +16,7 @@ from knnlm.ranges import check_k
 from knnlm.search.index_records import index_manifest
 from knnlm.similarity import Metric
 from knnlm.stored_fields import Key, MetricName, NeighborCount
-from knnlm.typed_json import from_json
+from knnlm.typed_json import FieldError, from_json
 
 EXACT = "exact"
 """What stands for exact search where a name is needed: in JSON, in arguments, in file names."""
@@ -101,9 +101,12 @@ class Retrieval:
             The retrieval.
 
         Raises:
-            FieldError: One of them is missing, or cannot be.
+            UsageError: One of them is missing, or cannot be.
         """
-        from_json(RetrievalFields, fields)
+        try:
+            from_json(RetrievalFields, fields)
+        except FieldError as error:
+            raise UsageError(f"this is no retrieval ({error}): give what `as_json` gave") from error
         score = {"search": "index", "real": "exact"}.get(fields["score"], fields["score"])
         index = None if fields["mask"] == EXACT else fields["mask"]
         return cls(

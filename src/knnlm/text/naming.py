@@ -54,7 +54,7 @@ def text_from_json(name: Mapping[str, Any]) -> Text:
         case "embedded":
             return PythonDocs()
         case "dataset":
-            return HubDataset(name["name"], column=name["column"])
+            return HubDataset(name["name"], name["column"], name.get("revision"))
         case "folder":
             return Folder(name["paths"], split=name["split"], meta=name["meta"])
         case "wikitext":
@@ -71,7 +71,7 @@ def open_text(text: Text, split: Split) -> Source:
 
             - a path, or several: files, and folders of text files;
             - `Folder(PATH, split=(90, 5, 5))`, divided in three by the names of its documents;
-            - `HubDataset("NAME")` or `HubDataset("NAME:CONFIG", column="text")`;
+            - `HubDataset("NAME")` or `HubDataset("NAME:CONFIG", column="text", revision="v1")`;
             - `PythonDocs()`, the documentation of this Python;
             - a source of documents, which is returned as it is.
         split: "train", "valid" or "test": the part that is read of a text that has parts (a data
