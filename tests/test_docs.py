@@ -83,16 +83,18 @@ def stand_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "docs").mkdir()
     for number in range(40):
         (tmp_path / "docs" / f"{number}.txt").write_text(prose(number, 60))
+    (tmp_path / "docs" / "db").mkdir()
+    (tmp_path / "docs" / "db" / "queries.txt").write_text(prose(40, 60))
+    (tmp_path / "new-chapter.txt").write_text(prose(41, 60))
     monkeypatch.chdir(tmp_path)
 
 
 @pytest.mark.pipeline
 @pytest.mark.usefixtures("stand_ins")
 def test_the_guides_commands_run_as_they_stand(capsys: pytest.CaptureFixture[str]) -> None:
-    block = re.search(r"<!-- commands: run by tests -->\n```bash\n(.*?)```", GUIDE, re.DOTALL)
-    assert block
-    commands: list[Any] = [shlex.split(line) for line in block[1].splitlines()]
-    assert len(commands) == 5
+    blocks = re.findall(r"<!-- commands: run by tests -->\n```bash\n(.*?)```", GUIDE, re.DOTALL)
+    commands: list[Any] = [shlex.split(line) for block in blocks for line in block.splitlines()]
+    assert len(commands) == 8
     for words in commands:
         assert words[0] == "knnlm"
         assert run(words[1:]) == 0, capsys.readouterr().err

@@ -14,7 +14,7 @@ import numpy as np
 
 from bench.setting import StorePair
 from knnlm.datastore import ENTRIES_KIND, Column, ColumnType, TableWriter
-from knnlm.files import write_lock
+from knnlm.locks import write_lock
 
 _CLUSTERS, _AT_ONCE = 512, 1 << 14
 _INNER = 48

@@ -1,8 +1,6 @@
-"""Files that survive a crash: atomic writes, checksums, fingerprints, one writer at a time.
+"""What is in files: JSON with its own checksum, fingerprints of values, checksums of other files.
 
-Every commit writes a temporary file, flushes it to disk, renames it and flushes the folder, so that
-a reader sees the old file or the new one and never a mixture. This works on Linux, macOS and
-Windows; docs/format.md says where a guarantee is weaker.
+How files get on disk is the business of disk.py.
 """
 
 import contextlib
@@ -11,20 +9,16 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import xxhash
-from filelock import FileLock, Timeout
 
+from knnlm.disk import checksum_file, new_file
 from knnlm.errors import DamagedError, KnnlmError
 
 CHECKSUM = "checksum"
-_BLOCK = 1 << 24
-_LOCK_POLL_SECONDS = 0.05
-# What systems answer that cannot flush a folder: Windows does not even open one.
-_NOT_FLUSHABLE = (errno.EACCES, errno.EPERM, errno.EISDIR, errno.EBADF, errno.EINVAL, errno.ENOTSUP)
 
 
 def short_path(path: Path) -> str:
@@ -74,47 +68,30 @@ def fingerprint(value: Any) -> str:
     return xxhash.xxh3_128_hexdigest(canonical(value))
 
 
-def checksum_file(path: Path) -> str:
-    """Return the XXH3-64 of a file in hex: it detects accidents (flipped bits), not forgery."""
-    digest = xxhash.xxh3_64()
-    with path.open("rb") as file:
-        while block := file.read(_BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
+def describe_files(folder: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """The size and the checksum of files, by name, as manifests and records have them."""
+    files = {name: folder / name for name in names}
+    return {
+        name: {"bytes": file.stat().st_size, "xxh3": checksum_file(file)}
+        for name, file in files.items()
+    }
 
 
-def sync_folder(path: Path) -> None:
-    """Make renames inside the folder `path` durable, where the system can flush a folder."""
-    try:
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-    except OSError as error:
-        if error.errno not in _NOT_FLUSHABLE:
-            raise
+def changed_file(folder: Path, described: Mapping[str, Mapping[str, Any]]) -> Path | None:
+    """The first file that is missing or no longer as `describe_files` found it."""
+    for name, before in described.items():
+        file = folder / name
+        if not file.is_file() or file.stat().st_size != before["bytes"]:
+            return file
+        if checksum_file(file) != before["xxh3"]:
+            return file
+    return None
 
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Replace the file `path` by `data` in one step."""
-    temporary = path.with_name(path.name + ".tmp")
-    with explain_os_errors(path):
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        sync_folder(path.parent)
-
-
-def commit_file(temporary: Path, path: Path) -> None:
-    """Replace the file `path` by the finished file `temporary` in one step."""
-    with explain_os_errors(path):
-        with temporary.open("r+b") as file:  # Windows flushes only files opened for writing
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        sync_folder(path.parent)
+    with new_file(path) as file:
+        file.write(data)
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
@@ -164,27 +141,6 @@ def _with_checksum(value: Mapping[str, Any]) -> bytes:
 
 
 @contextlib.contextmanager
-def explain_os_errors(path: Path) -> Iterator[None]:
-    """Turn a full disk, missing permission or a file in the way into a one-sentence `KnnlmError`.
-
-    Other errors pass unchanged.
-    """
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise KnnlmError(
-                f"the disk under {path} is full: free some space and run the same command again; "
-                "what was committed so far is kept"
-            ) from error
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.EEXIST, errno.ENOTDIR):
-            raise KnnlmError(
-                f"cannot write {path} ({error.strerror}): choose another folder"
-            ) from error
-        raise
-
-
-@contextlib.contextmanager
 def raise_open_file_limit(path: Path) -> Iterator[None]:
     """Let this process hold as many files open as the system permits.
 
@@ -216,37 +172,3 @@ def _lift_soft_limit() -> None:
     if soft != hard:
         with contextlib.suppress(ValueError, OSError):  # some systems refuse "unlimited"
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-@contextlib.contextmanager
-def write_lock(folder: Path, patience: float = 0.0) -> Iterator[None]:
-    """Be the only writer of a folder, which is made if it does not exist.
-
-    The lock is on the file `.lock` in the folder. The system frees it when its holder dies.
-
-    Args:
-        folder: The folder to write to.
-        patience: How many seconds to wait for another writer to end.
-
-    Raises:
-        KnnlmError: If another process, or another part of this one, is still writing.
-
-    Example:
-        >>> with write_lock(Path("store")):  # doctest: +SKIP
-        ...     write_json(Path("store/tuned.json"), {"lambda": 0.25})
-    """
-    with explain_os_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        # A generator may be closed by another thread than the one that started it.
-        lock = FileLock(folder / ".lock", thread_local=False)
-        try:
-            lock.acquire(timeout=patience, poll_interval=_LOCK_POLL_SECONDS)
-        except Timeout as error:
-            raise KnnlmError(
-                f"another process is writing to {folder}: wait for it to end, then run the "
-                "same command again"
-            ) from error
-    try:
-        yield
-    finally:
-        lock.release()

@@ -6,11 +6,14 @@ import shutil
 from pathlib import Path
 
 import pytest
+import safetensors.torch
 
 from knnlm import KNNLM, DamagedError, Datastore, KnnlmError
 from knnlm.cli.main import run
 from knnlm.components.records import RECORD
+from knnlm.disk import checksum_file
 from knnlm.files import read_json, write_json
+from knnlm.tensors import read_tensors
 
 
 def note(store: Datastore) -> str:
@@ -74,6 +77,24 @@ def test_it_is_not_used(store: Datastore, texts: dict[str, Path]) -> None:
         KNNLM(store, component="head").evaluate(texts["test"])
     model = KNNLM(store, component="clusters")
     assert model.evaluate(texts["test"]).tokens > 0
+
+
+def test_a_component_without_a_checksum_of_its_own_opens(
+    store: Datastore, texts: dict[str, Path]
+) -> None:
+    """As the same format had it before: its checksum is in the record only."""
+    before = KNNLM(store, component="clusters").evaluate(texts["test"])
+    record = store.path / "components" / "clusters" / RECORD
+    fields = read_json(record)
+    file = record.with_name(fields["file"])
+    tensors, note = read_tensors(file)
+    file.write_bytes(safetensors.torch.save(tensors, {"note": json.dumps(note)}))
+    checksum = checksum_file(file)
+    assert checksum != fields["xxh3"]
+    file.rename(file.with_name(f"{checksum}.safetensors"))
+    write_json(record, {**fields, "file": f"{checksum}.safetensors", "xxh3": checksum})
+    assert KNNLM(store, component="clusters").evaluate(texts["test"]) == before
+    store.verify()
 
 
 def test_it_is_replaced_by_a_new_one(store: Datastore) -> None:

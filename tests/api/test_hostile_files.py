@@ -23,8 +23,9 @@ from knnlm.components import (
 )
 from knnlm.components.records import component_file
 from knnlm.datastore import Entries, open_entries
+from knnlm.disk import checksum_file
 from knnlm.evaluation import load_settings
-from knnlm.files import checksum_file, read_json, write_json
+from knnlm.files import read_json, write_json
 from knnlm.models.load import LanguageModel
 from knnlm.search import open_index
 from knnlm.tensors import read_tensors, save_tensors

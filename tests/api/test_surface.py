@@ -11,6 +11,7 @@ import pytest
 import knnlm
 
 NAMES = [
+    "Change",
     "Component",
     "DamagedError",
     "Datastore",
@@ -47,11 +48,14 @@ NAMES = [
 ]
 PARAMETERS = {
     "Datastore": "entries model device",
+    "Datastore.add": "text",
     "Datastore.build": "model text path * keys att_module window stride logprobs dtype device "
     "precision adapter",
     "Datastore.build_index": "* key metric factory nprobe refine recall",
     "Datastore.combine": "components text * name",
+    "Datastore.compact": "",
     "Datastore.distill": "text * name kind key size metric soft_targets lr epochs seed",
+    "Datastore.forget": "documents",
     "Datastore.hidden_states": "text * key",
     "Datastore.info": "",
     "Datastore.open": "path * model device",

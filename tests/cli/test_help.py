@@ -23,7 +23,10 @@ def shown(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 
 def test_the_verbs_are_these() -> None:
-    verbs = "demo train build index tune distill eval generate serve explore info verify reproduce"
+    verbs = (
+        "demo train build index tune distill eval generate serve explore add forget compact info "
+        "verify reproduce"
+    )
     assert " ".join(COMMANDS) == verbs
 
 

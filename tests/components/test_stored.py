@@ -98,6 +98,16 @@ def test_a_name_is_given_to_another_component_in_one_step(
     }
 
 
+def test_a_link_in_the_folder_is_not_written_through(own: Entries, tmp_path: Path) -> None:
+    (tmp_path / "precious").write_bytes(b"mine")
+    folder = component_folder(own, "small")
+    folder.mkdir(parents=True)
+    (folder / "component.draft").symlink_to(tmp_path / "precious")
+    record = publish_component(own, "small", head_of(own, 1), ABOUT)
+    assert (tmp_path / "precious").read_bytes() == b"mine"
+    assert {file.name for file in folder.iterdir()} == {"component.json", record["file"]}
+
+
 def test_the_same_component_can_be_published_again(own: Entries) -> None:
     record = publish_component(own, "small", head_of(own, 1), ABOUT)
     assert publish_component(own, "small", head_of(own, 1), ABOUT) == record

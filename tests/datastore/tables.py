@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from knnlm.datastore.table import ColumnType
 from knnlm.datastore.table_writer import TableWriter
-from knnlm.files import write_lock
+from knnlm.locks import write_lock
 
 KIND = "things"
 COLUMNS = {"state": ColumnType("<f2", 3), "number": ColumnType("<i4", 0)}

@@ -7,11 +7,12 @@ import random
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from knnlm.datastore import publishing
+from knnlm.datastore import changes, publishing
 from knnlm.datastore.build import build_entries
 from knnlm.datastore.changes import ADDED, add_documents, compact_entries, forget_documents
 from knnlm.datastore.entries import Entries, open_entries
@@ -145,6 +146,53 @@ def test_a_name_that_is_not_there_changes_nothing(store: Entries) -> None:
     store = forget_documents(store, ["n° 4"])
     with pytest.raises(UsageError, match="unknown document 'n° 4'"):
         forget_documents(store, ["n° 4"])
+
+
+def test_a_datastore_that_changes_while_documents_are_read_for_it_is_left_alone(
+    store: Entries, lm: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really = build_entries
+
+    def meanwhile(*given: Any, **named: Any) -> Entries:
+        staged = really(*given, **named)
+        patch.undo()
+        compact_entries_without_looking(store)
+        return staged
+
+    def compact_entries_without_looking(store: Entries) -> None:
+        waiting = (store.path / ADDED).rename(store.path.with_name("waiting"))
+        compact_entries(forget_documents(store, ["n° 0"]))
+        waiting.rename(store.path / ADDED)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(changes, "build_entries", meanwhile)
+        with pytest.raises(KnnlmError, match="was changed while documents were read for it"):
+            added(lm, store, DOCUMENTS[7:9])
+    assert_holds(open_entries(store.path), lm, DOCUMENTS[1:7])
+    assert_holds(added(lm, store, DOCUMENTS[7:9]), lm, DOCUMENTS[1:9])
+
+
+def test_an_unfinished_addition_is_continued_and_keeps_compact_from_guessing(
+    store: Entries, lm: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = contents(store.path)
+    with monkeypatch.context() as patch:
+        patch.setattr(changes, "publish", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            added(lm, store, DOCUMENTS[7:9])
+    found = {n: data for n, data in contents(store.path).items() if not n.startswith(ADDED)}
+    assert found == before
+    with pytest.raises(KnnlmError, match="an addition to .* was begun and not finished"):
+        compact_entries(store)
+    assert_holds(
+        added(lm, forget_documents(store, ["n° 1"]), DOCUMENTS[7:9]),
+        lm,
+        [DOCUMENTS[i] for i in (0, 2, 3, 4, 5, 6, 7, 8)],
+    )
+
+
+def interrupted(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_a_version_that_is_open_stays_as_it_is(store: Entries, lm: LanguageModel) -> None:

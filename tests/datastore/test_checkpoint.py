@@ -12,6 +12,7 @@ from knnlm.datastore.entries import open_entries
 from knnlm.datastore.npy import NpyWriter
 from knnlm.datastore.table import CHECKPOINT
 from knnlm.datastore.table_writer import TableWriter
+from knnlm.disk import temporary_name
 from knnlm.errors import KnnlmError
 from knnlm.files import read_json, write_json
 from knnlm.hidden_states import begin_entries
@@ -196,8 +197,10 @@ def test_what_an_interrupted_commit_left_is_not_taken_in(
 ) -> None:
     build(lm, library(), tmp_path / "whole")
     stopped(lm, library(), tmp_path / "torn", groups, after=3)
-    (tmp_path / "torn" / "parts/000000/documents.json.tmp").write_text("half")
-    (tmp_path / "torn" / "open.json.tmp").write_text("half")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("knnlm.disk._PROCESS", "00000000")  # of one that was killed
+        temporary_name(tmp_path / "torn" / "parts/000000/documents.json").write_text("half")
+        temporary_name(tmp_path / "torn" / "open.json").write_text("half")
     build(lm, library(), tmp_path / "torn")
     assert contents(tmp_path / "torn") == contents(tmp_path / "whole")
 

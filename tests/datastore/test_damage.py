@@ -13,8 +13,9 @@ from knnlm.datastore.entries import open_entries
 from knnlm.datastore.part_files import DOCUMENTS
 from knnlm.datastore.table import MANIFEST, ColumnType, open_table, verify_table
 from knnlm.datastore.table_writer import TableWriter
+from knnlm.disk import checksum_file
 from knnlm.errors import DamagedError, KnnlmError
-from knnlm.files import checksum_file, read_json, write_json
+from knnlm.files import read_json, write_json
 
 COLUMNS = ("att", "ffn", "lm_logprob", "target", "document", "position")
 FILES = [

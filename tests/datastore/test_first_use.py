@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from knnlm.datastore.entries import Entries, open_entries
+from knnlm.disk import checksum_file
 from knnlm.errors import DamagedError
-from knnlm.files import checksum_file
 
 Use = Callable[[Entries], object]
 USES: dict[str, tuple[str, Use]] = {

@@ -75,10 +75,10 @@ def test_a_file_that_takes_no_bytes_is_a_sentence_and_leaves_no_noise(
 
     def open_next(path: Path, mode: str = "r", *given: Any, **named: Any) -> Any:
         nonlocal opened
-        opened += mode == "wb"
+        opened += mode == "xb"
         return (
-            open("/dev/full", mode)
-            if mode == "wb" and opened == full
+            open("/dev/full", "wb")
+            if mode == "xb" and opened == full
             else really(path, mode, *given, **named)
         )
 

@@ -9,7 +9,8 @@ from knnlm.datastore.build import build_entries
 from knnlm.datastore.entries import Entries, open_entries
 from knnlm.datastore.table import MANIFEST
 from knnlm.errors import KnnlmError
-from knnlm.files import read_json, write_json, write_lock
+from knnlm.files import read_json, write_json
+from knnlm.locks import write_lock
 from knnlm.models.load import LanguageModel
 from knnlm.text.documents import Document
 

@@ -33,6 +33,48 @@ def unfinished(folder: Path, committed: int = 5, pending: int = 0) -> None:
             table.append(rows(committed, committed + pending))
 
 
+@pytest.mark.parametrize("name", ["parts", "parts/000001"])
+def test_a_linked_folder_of_parts_is_not_emptied(tmp_path: Path, name: str) -> None:
+    store, elsewhere = tmp_path / "store", tmp_path / "elsewhere"
+    store.mkdir()
+    unfinished(store, committed=5)
+    (elsewhere / "000001").mkdir(parents=True)
+    for folder in (elsewhere, elsewhere / "000001"):
+        (folder / "precious").write_bytes(b"mine")
+    if name == "parts":
+        (store / "parts").rename(tmp_path / "moved")
+    (store / name).symlink_to(elsewhere)
+    before = contents(elsewhere)
+    with (
+        writer(store) as table,
+        pytest.raises(KnnlmError, match=f"store/{name} is a symbolic link, and nothing is written"),
+    ):
+        table.append(rows(5, 9))
+    assert contents(elsewhere) == before
+
+
+@pytest.mark.parametrize("checkpoint", [True, False])
+def test_a_linked_column_is_not_written_through(tmp_path: Path, checkpoint: bool) -> None:
+    store, precious = tmp_path / "store", tmp_path / "precious"
+    store.mkdir()
+    with writer(store) as table:
+        table.append(rows(0, 5))
+        table.checkpoint()
+    column = store / "parts/000000/number.npy"
+    precious.write_bytes(column.read_bytes() + b"and more")
+    before = precious.read_bytes()
+    column.unlink()
+    column.symlink_to(precious)
+    if not checkpoint:
+        (store / "open.json").unlink()
+    with writer(store) as table:
+        assert table.pending == 0
+        table.append(rows(0, 5))
+        table.commit()
+    assert precious.read_bytes() == before
+    assert not column.is_symlink()
+
+
 def test_rows_that_are_not_committed_are_invisible(tmp_path: Path) -> None:
     with writer(tmp_path) as table:
         table.append(rows(0, 5))

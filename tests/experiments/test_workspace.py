@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import knnlm.experiments.lms as lms_module
+from knnlm.errors import KnnlmError
 from knnlm.experiments import AboutLM, BaseLM, ExistingLM, SearchSpec, Texts, Workspace
 from knnlm.experiments.derive import normalized
 from knnlm.experiments.lms import LMs
@@ -83,6 +84,20 @@ def test_damaged_queries_are_read_again(workspace: Workspace) -> None:
     data[-1] ^= 1
     file.write_bytes(data)
     assert np.array_equal(workspace.entries("main", None, "test").key("att").all(), before)
+
+
+def test_damaged_queries_behind_a_link_are_not_deleted(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    folder = workspace.entries("main", None, "test").path
+    folder.rename(tmp_path / "elsewhere")
+    folder.symlink_to(tmp_path / "elsewhere")
+    assert workspace.entries("main", None, "test").count  # it may be read there
+    (file,) = (tmp_path / "elsewhere").rglob("att.npy")
+    file.write_bytes(file.read_bytes()[:-1])
+    with pytest.raises(KnnlmError, match=r"test is a symbolic link, and nothing is written or del"):
+        workspace.entries("main", None, "test")
+    assert file.is_file()
 
 
 def test_datastores_are_derived_as_asked_for(workspace: Workspace) -> None:

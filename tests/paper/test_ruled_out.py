@@ -16,11 +16,11 @@ from knnlm.evaluation.metrics import perplexity
 from knnlm.evaluation.mixing import fit_lambda, fit_weights, mix, mix_several
 from knnlm.experiments.derive import derive
 from knnlm.files import fingerprint, read_json
+from knnlm.models import TRAINING_RECORD as RECORD
 from knnlm.models.load import LanguageModel
 from knnlm.text.local_files import Files
 from knnlm.text.tokenizer import joined_tokens
 from knnlm.text.windows import cut_windows
-from knnlm.training.language_model import RECORD
 from knnlm.training.soft_targets import soft_targets
 from knnlm_paper.conditions import KNN, Ensemble, TokenList
 from knnlm_paper.conditions.ensemble.condition import FACTORS

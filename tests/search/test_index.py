@@ -1,5 +1,8 @@
 """Indexes: measured, described, and refused when they are not what they claim."""
 
+import os
+import stat
+from pathlib import Path
 from typing import Any
 
 import faiss
@@ -10,6 +13,7 @@ import knnlm.search.factory as factory
 import knnlm.search.faiss_index as faiss_index
 import knnlm.search.index_building as index_module
 from knnlm.datastore.entries import Entries
+from knnlm.disk import checksum_file
 from knnlm.errors import DamagedError, KnnlmError, UsageError
 from knnlm.files import read_json, write_json
 from knnlm.search.exact import exact_search
@@ -78,7 +82,7 @@ def test_a_flipped_bit_is_found(store: Entries) -> None:
     file.write_bytes(data)
     with pytest.raises(
         DamagedError,
-        match=r"[0-9a-f]{16}\.faiss is damaged .*index`, `key` att and `metric` l2",
+        match=r"index\.faiss is damaged .*index`, `key` att and `metric` l2",
     ):
         open_index(store, index.name)
 
@@ -225,3 +229,100 @@ def test_training_is_not_repeated_after_an_interruption(
     index = build_index(store, "att", "l2", factory="IVF16,Flat")
     assert index.manifest["rows"] == store.count
     assert not trained.exists()
+
+
+def interrupted_after_training(store: Entries, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Build an index until it is trained; returns what is kept of it."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(index_module, "add_entries", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            build_index(store, "att", "l2", factory="IVF16,Flat", nprobe=16)
+    return next(store.path.glob("indexes/*/trained.faiss"))
+
+
+@pytest.mark.parametrize("harm", ["flip", "cut", "no record"])
+def test_a_damaged_trained_index_is_trained_again(
+    store: Entries, monkeypatch: pytest.MonkeyPatch, harm: str
+) -> None:
+    trained = interrupted_after_training(store, monkeypatch)
+    good = trained.read_bytes()
+    if harm == "no record":
+        trained.with_name("trained.json").unlink()
+    else:
+        trained.write_bytes(good[:-40] if harm == "cut" else flipped(good, len(good) - 300))
+    seen: list[bytes] = []
+    really = faiss_index.add_entries
+
+    def look(*given: Any) -> None:
+        seen.append(trained.read_bytes())
+        really(*given)
+
+    monkeypatch.setattr(index_module, "add_entries", look)
+    build_index(store, "att", "l2", factory="IVF16,Flat", nprobe=16)
+    assert seen == [good]
+    assert {file.name for file in trained.parent.iterdir()} == {
+        "index.faiss",
+        "manifest.json",
+        ".lock",
+    }
+
+
+def flipped(data: bytes, byte: int) -> bytes:
+    return data[:byte] + bytes([data[byte] ^ 1]) + data[byte + 1 :]
+
+
+@pytest.mark.parametrize("name", ["trained.faiss", "index.faiss"])
+def test_a_disk_that_is_full_while_an_index_is_written_is_one_sentence(
+    store: Entries, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """The index is small, so that all of it waits in a buffer until the file is closed."""
+    really = Path.open
+
+    def full(path: Path, mode: str = "r", *given: Any, **named: Any) -> Any:
+        if mode == "xb" and path.name.startswith(name):
+            return open("/dev/full", "wb")
+        return really(path, mode, *given, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", full)
+        with pytest.raises(KnnlmError, match=f"the disk under .*{name} is full: free some space"):
+            build_index(store, "att", "l2", factory="IVF4,Flat", nprobe=4)
+    assert list_indexes(store) == []
+    assert build_index(store, "att", "l2", factory="IVF4,Flat", nprobe=4).manifest["rows"]
+
+
+def test_an_index_that_faiss_cannot_write_is_one_sentence(tmp_path: Path) -> None:
+    random: Any = faiss
+    with pytest.raises(KnnlmError, match=r"FAISS cannot write .*x.faiss \(.*\): choose another"):
+        faiss_index.write_index(random.IndexRandom(4), tmp_path / "x.faiss")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_index_that_is_cut_on_its_way_to_the_disk_is_refused(
+    store: Entries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.fsync
+
+    def cut(handle: int) -> None:
+        if stat.S_ISREG(os.fstat(handle).st_mode) and os.fstat(handle).st_size > 10_000:
+            os.ftruncate(handle, 10_000)
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", cut)
+    with pytest.raises(DamagedError, match=r"index.faiss was written and reads back as something"):
+        build_index(store, "att", "l2", factory="Flat")
+    assert list_indexes(store) == []
+
+
+def test_an_index_is_written_as_faiss_itself_writes_it(store: Entries, tmp_path: Path) -> None:
+    index = build_index(store, "att", "l2", factory="IVF8,Flat", nprobe=8)
+    file = store.path / "indexes" / index.name / "index.faiss"
+    manifest = read_json(file.with_name("manifest.json"))
+    faiss.write_index(faiss.read_index(str(file)), str(tmp_path / "again.faiss"))
+    assert file.read_bytes() == (tmp_path / "again.faiss").read_bytes()
+    assert manifest["bytes"] == file.stat().st_size
+    assert manifest["xxh3"] == checksum_file(file)

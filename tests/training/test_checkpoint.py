@@ -1,6 +1,7 @@
 """A training run on disk: all of it comes back."""
 
 import math
+import random
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,19 @@ def test_equal_tensors_are_equal_bytes_and_nothing_else_is_left_behind(tmp_path:
     read, note = read_tensors(tmp_path / "a.safetensors")
     assert note == {"b": 1, "a": 2}
     assert all(torch.equal(read[name], tensors[name]) for name in "xyz")
+
+
+def test_a_flipped_bit_is_never_resumed_from(tmp_path: Path) -> None:
+    file = tmp_path / "run" / "last.safetensors"
+    save_run(file, *new_run(0), STATE)
+    good, chance = file.read_bytes(), random.Random(0)
+    for bit in chance.sample(range(len(good) * 8), 60):
+        bad = bytearray(good)
+        bad[bit // 8] ^= 1 << bit % 8
+        file.write_bytes(bad)
+        for resume in (lambda: load_run(file, *new_run(1)), lambda: recipe_of(file)):
+            with pytest.raises(DamagedError, match=r"last.safetensors is damaged: delete .*run"):
+                resume()
 
 
 def test_tensors_that_someone_else_wrote_are_refused(tmp_path: Path) -> None:

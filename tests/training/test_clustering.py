@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from knnlm.datastore.entries import Entries
-from knnlm.errors import KnnlmError, UsageError
+from knnlm.errors import DamagedError, KnnlmError, UsageError
 from knnlm.evaluation.tuning import best_temperature, temperature_sweep
 from knnlm.tensors import save_tensors
 from knnlm.training import clustering
@@ -69,6 +69,38 @@ def test_an_interrupted_k_means_resumes_and_ends_the_same(
         "cut.safetensors",
         "whole.safetensors",
     ]
+
+
+def test_a_flipped_bit_of_what_k_means_kept_is_not_used(
+    store: Entries, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = save_tensors
+
+    def dies(*given: Any) -> None:
+        real(*given)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(clustering, "save_tensors", dies)
+        with pytest.raises(KeyboardInterrupt):
+            cluster(store, "att", 7, "l2", tmp_path / "c.safetensors")
+    flip(tmp_path / "c-rounds.safetensors")
+    with pytest.raises(DamagedError, match=r"c-rounds.safetensors is damaged: delete"):
+        cluster(store, "att", 7, "l2", tmp_path / "c.safetensors")
+
+
+def test_a_flipped_bit_of_clusters_is_not_used(store: Entries, tmp_path: Path) -> None:
+    cluster(store, "att", 5, "l2", tmp_path / "c.safetensors")
+    flip(tmp_path / "c.safetensors")
+    with pytest.raises(DamagedError, match=r"c.safetensors is damaged: delete"):
+        cluster(store, "att", 5, "l2", tmp_path / "c.safetensors")
+
+
+def flip(file: Path) -> None:
+    """Change one bit of the last tensor."""
+    data = bytearray(file.read_bytes())
+    data[-6] ^= 1
+    file.write_bytes(data)
 
 
 def test_learning_them_further_lowers_the_mixture(

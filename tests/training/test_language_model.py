@@ -10,14 +10,15 @@ import pytest
 import torch
 
 from knnlm.errors import KnnlmError
-from knnlm.files import read_json, write_lock
+from knnlm.files import read_json
+from knnlm.locks import write_lock
+from knnlm.models import CHECKPOINTS
+from knnlm.models import TRAINING_RECORD as RECORD
 from knnlm.models.load import load_model
 from knnlm.models.presets import new_model
 from knnlm.text.documents import Document, Source
 from knnlm.text.tokenizer import joined_tokens
 from knnlm.training.language_model import (
-    CHECKPOINTS,
-    RECORD,
     learning_rate,
     new_optimizer,
     next_token_loss,
@@ -173,7 +174,9 @@ def test_too_short_a_text_is_refused_and_the_folder_can_be_used_for_another(
 def test_two_runs_cannot_write_to_one_folder(tmp_path: Path, prose: Texts) -> None:
     with (
         write_lock(tmp_path / "m"),
-        pytest.raises(KnnlmError, match=r"another process is writing to .*m: wait"),
+        pytest.raises(
+            KnnlmError, match=r"another process is writing to .*m \(process \d+ on .*\): wait"
+        ),
     ):
         prose.into(tmp_path / "m")
 

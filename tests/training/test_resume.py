@@ -9,14 +9,17 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from knnlm.errors import DamagedError, KnnlmError
 from knnlm.files import read_json
+from knnlm.models import TRAINING_RECORD as RECORD
 from knnlm.models.load import load_model
-from knnlm.training.language_model import RECORD, RUN, TrainingResult
+from knnlm.text.tokenizer import train_tokenizer
+from knnlm.training.language_model import RUN, TrainingResult
 from knnlm.training.loop import BEST, LAST
 from tests.training.training import TINY, Texts, contents, interrupt_after, write_text
 
@@ -122,6 +125,59 @@ def test_a_damaged_checkpoint_is_named_and_the_advice_given_works(
     assert prose.into(unfinished).steps == TINY.steps
 
 
+def test_a_flipped_bit_never_gives_another_model(unfinished: Path, prose: Texts) -> None:
+    good, chance = (unfinished / SAVED).read_bytes(), random.Random(0)
+    for bit in chance.sample(range(len(good) * 8), 30):
+        bad = bytearray(good)
+        bad[bit // 8] ^= 1 << bit % 8
+        (unfinished / SAVED).write_bytes(bad)
+        with pytest.raises(DamagedError, match=r"last.safetensors is damaged: delete .*training"):
+            prose.into(unfinished)
+
+
+def test_a_flipped_bit_in_the_best_weights_never_becomes_the_model(
+    unfinished: Path, prose: Texts
+) -> None:
+    prose.into(unfinished)
+    (unfinished / RECORD).unlink()
+    data = bytearray((unfinished / RUN / BEST).read_bytes())
+    data[-5] ^= 8
+    (unfinished / RUN / BEST).write_bytes(data)
+    with pytest.raises(DamagedError, match=r"best.safetensors is damaged: delete .*training"):
+        prose.into(unfinished)
+
+
+def test_a_damaged_tokenizer_of_an_unfinished_run_is_trained_again(
+    tmp_path: Path, unfinished: Path, prose: Texts
+) -> None:
+    whole = prose.into(tmp_path / "whole")
+    file = unfinished / "tokenizer.json"
+    good = file.read_text()
+    file.write_text(good.replace('"cat"', '"cot"').replace('"the"', '"teh"'))
+    assert file.read_text() != good
+    assert result(unfinished, prose.into(unfinished)) == result(tmp_path / "whole", whole)
+
+
+def test_an_unfinished_run_without_the_record_of_its_tokenizer_is_refused(
+    unfinished: Path, prose: Texts
+) -> None:
+    (unfinished / RUN / "tokenizer.json").unlink()
+    with pytest.raises(
+        DamagedError, match=r"training/tokenizer.json is missing: delete .*training"
+    ):
+        prose.into(unfinished)
+
+
+def test_a_tokenizer_that_comes_out_otherwise_is_not_used(
+    unfinished: Path, prose: Texts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = train_tokenizer(["entirely other words"], 270)
+    monkeypatch.setattr("knnlm.training.language_model.train_tokenizer", lambda *_: other)
+    (unfinished / "tokenizer.json").unlink()
+    with pytest.raises(DamagedError, match=r"the tokenizer in .* is damaged, .*: delete .*train"):
+        prose.into(unfinished)
+
+
 def test_best_weights_that_are_gone_are_missed_with_a_sentence(
     unfinished: Path, prose: Texts
 ) -> None:
@@ -194,16 +250,22 @@ def test_a_tokenizer_left_by_a_run_of_another_text_is_not_used(
 
 
 def test_a_full_disk_is_one_sentence_and_the_last_checkpoint_stays(
-    unfinished: Path, prose: Texts
+    unfinished: Path, prose: Texts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = (unfinished / SAVED).read_bytes()
-    (unfinished / RUN / "last.safetensors.tmp").symlink_to("/dev/full")
-    with pytest.raises(
-        KnnlmError, match=r"the disk under .*last.safetensors is full: free some space"
-    ):
-        prose.into(unfinished, save_every=3)
+    before, really = (unfinished / SAVED).read_bytes(), Path.open
+
+    def full(path: Path, mode: str = "r", *given: Any, **named: Any) -> Any:
+        if mode == "xb" and path.name.startswith(LAST):
+            return open("/dev/full", "wb")
+        return really(path, mode, *given, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", full)
+        with pytest.raises(
+            KnnlmError, match=r"the disk under .*last.safetensors is full: free some space"
+        ):
+            prose.into(unfinished, save_every=3)
     assert (unfinished / SAVED).read_bytes() == before
-    (unfinished / RUN / "last.safetensors.tmp").unlink()
     assert prose.into(unfinished).steps == TINY.steps
 
 

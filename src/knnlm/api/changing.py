@@ -1,6 +1,5 @@
 """A datastore changes, and all that is kept with it: indexes, caches, components."""
 
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from knnlm.datastore import (
     compact_entries,
     forget_documents,
 )
+from knnlm.disk import remove_folder
 from knnlm.errors import KnnlmError
 from knnlm.evaluation import forget_settings
 from knnlm.files import short_path
@@ -60,7 +60,7 @@ def add_text(entries: Entries, lm: LanguageModel, text: Text) -> Entries:
 def forget(entries: Entries, names: Sequence[str]) -> Entries:
     """Make documents unretrievable, and delete what was searched before."""
     now = forget_documents(entries, names)
-    shutil.rmtree(now.path / CACHE / "neighbors", ignore_errors=True)
+    remove_folder(now.path / CACHE / "neighbors", below=now.path)
     for name in _stale_components(now):
         log.warning(
             f"note: component {name} was made from documents that are forgotten now: it cannot be "
@@ -77,7 +77,7 @@ def compact(entries: Entries) -> Entries:
         forget_settings(now, name)
         log.info(f"component {name} is deleted: it was made from documents that are forgotten")
     if now.fingerprint != entries.fingerprint or entries.forgotten:
-        shutil.rmtree(now.path / CACHE, ignore_errors=True)
+        remove_folder(now.path / CACHE, below=now.path)
     _each_index(now, rebuild_index, only_stale=True)
     return now
 

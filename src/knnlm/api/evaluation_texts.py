@@ -1,6 +1,5 @@
 """Evaluation texts of a datastore: what its model reads in one, kept in the datastore's cache."""
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from knnlm.datastore import (
     open_entries,
     read_manifest,
 )
+from knnlm.disk import refuse_links, remove_folder
 from knnlm.errors import DamagedError, KnnlmError, UsageError
 from knnlm.evaluation import choose_settings, load_settings
 from knnlm.files import fingerprint
@@ -100,6 +100,7 @@ def _read_queries(
         keys = (*keys, "ffn")
         described["keys"] = keys
     folder = entries.path / CACHE / fingerprint(described)
+    refuse_links(folder, below=entries.path)
     options: dict[str, Any] = {
         "keys": keys,
         "att_module": meta["att_module"],
@@ -115,11 +116,11 @@ def _read_queries(
         queries = build_entries(lm, text, folder, softmax_temperature=begun, **options)
         queries.verify()
     except ChangedText as error:
-        shutil.rmtree(folder)  # what was read of it is of two texts
+        remove_folder(folder, below=entries.path)  # what was read of it is of two texts
         raise KnnlmError(f"{error.change}: run the same again once nobody writes to it") from error
     except DamagedError as error:
         log.warning(f"{error}; reading the text again")
-        shutil.rmtree(folder)
+        remove_folder(folder, below=entries.path)
         queries = build_entries(
             lm, text, folder, softmax_temperature=softmax_temperature, **options
         )

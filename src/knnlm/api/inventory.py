@@ -25,6 +25,8 @@ class DatastoreInfo:
     bytes: int
     cache_bytes: int
     """What evaluation texts take: their hidden states and neighbors, searched again if deleted."""
+    forgotten: int
+    """Documents that are gone but not removed from disk."""
     fingerprint: str
     model_source: str
     meta: dict[str, Any]
@@ -45,6 +47,7 @@ class DatastoreInfo:
                 "parts",
                 "bytes",
                 "cache_bytes",
+                "forgotten",
                 "fingerprint",
             )
         }
@@ -97,6 +100,11 @@ class DatastoreInfo:
                 keys = " and ".join(record["keys"])
                 made = f"{record['kind']} on {keys}, made with '{record.get('command', '')}'"
             facts.append(("component", f"{name}: {made}"))
+        if self.forgotten:
+            gone = (
+                f"{counted(self.forgotten, 'document')}, on disk until the datastore is compacted"
+            )
+            facts.append(("gone", gone))
         if self.cache_bytes:
             cached = f"{self.cache_bytes / 1e6:,.1f} MB of evaluation texts and their neighbors"
             facts.append(("cache", f"{cached}; {short_path(self.path / 'cache')} may be deleted"))
@@ -115,6 +123,7 @@ def describe_datastore(entries: Entries) -> DatastoreInfo:
         parts=len(manifest["parts"]),
         bytes=sum(sizes),
         cache_bytes=sum(f.stat().st_size for f in entries.path.glob("cache/**/*") if f.is_file()),
+        forgotten=len(entries.forgotten),
         fingerprint=entries.fingerprint,
         model_source=entries.model_source,
         meta=entries.meta,

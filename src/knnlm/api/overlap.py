@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from knnlm.api.overlap_records import CACHE, TextOverlap, read_overlap, write_overlap
 from knnlm.datastore import Entries
+from knnlm.disk import refuse_links
 from knnlm.errors import DamagedError, UsageError
 from knnlm.evaluation import LARGE_SHARE, find_overlap
 from knnlm.files import fingerprint
@@ -82,6 +83,7 @@ def text_overlap(entries: Entries, text: Source, lm: LanguageModel) -> TextOverl
         large=found.large,
         sharing=[documents[number].name for number in found.sharing[: _NAMED + 1]],
     )
+    refuse_links(file.parent, below=entries.path)
     write_overlap(file, overlap)
     return overlap
 

@@ -23,10 +23,18 @@ from knnlm.datastore import (
 from knnlm.evaluation import SETTINGS_FILE, load_settings
 from knnlm.files import read_json, short_path
 from knnlm.formats import visible
+from knnlm.locks import HOLDER, LOCK
 from knnlm.progress import counted
 from knnlm.search import index_file, index_folder, list_indexes
 
-_LEFT_BEHIND = (".lock", CHECKPOINT, "trained.faiss", "draft.faiss", "component.draft")
+_LEFT_BEHIND = (
+    LOCK,
+    HOLDER,
+    CHECKPOINT,
+    "trained.faiss",
+    "trained.json",
+    "component.draft",
+)
 """What a writer may leave behind, with `*.tmp`; a later one replaces it."""
 _NAMED = 3
 

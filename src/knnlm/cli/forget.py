@@ -26,5 +26,5 @@ def forget(
     from knnlm.api import Datastore
 
     change = Datastore.open(store).forget(documents)
-    following = f"next: knnlm compact {short_path(change.path)} removes them from disk"
+    following = f"next: knnlm compact {short_path(change.path)}, which removes them from disk"
     show(json, change.as_json(), [str(change), following])

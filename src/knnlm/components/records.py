@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, NotRequired, TypedDict
 
 from knnlm.datastore import Entries
+from knnlm.disk import checksum_file
 from knnlm.errors import DamagedError, KnnlmError, UsageError, unknown
-from knnlm.files import checksum_file, read_json
+from knnlm.files import read_json
 from knnlm.progress import log
 from knnlm.search import Retrieval, check_index
 from knnlm.stored_fields import Checksum, Count, Keys, PlainName, check_fields

@@ -77,19 +77,23 @@ class StateLoader(NamedTuple):
         return COMPONENTS[state.kind].from_saved_state(state, self)
 
 
-def load_component(file: Path, entries: Entries | None = None) -> Saved:
+def load_component(
+    file: Path, entries: Entries | None = None, *, checksum_required: bool = False
+) -> Saved:
     """Read a component that `Component.save` wrote.
 
     Args:
         file: The file.
         entries: The datastore, for components that retrieve from one.
+        checksum_required: Whether to refuse a file without a checksum, as earlier versions wrote
+            them. A component that is kept with a datastore has one in its record.
 
     Raises:
-        DamagedError: Its tensors and fields do not make a component, or not one that fits the
-            datastore.
+        DamagedError: It is not what was written, or its tensors and fields do not make a component,
+            or not one that fits the datastore.
         UsageError: Its kind is unknown.
     """
-    tensors, header = read_tensors(file)
+    tensors, header = read_tensors(file, checksum_required=checksum_required)
     try:
         note = from_json(_Note, header)
         state = SavedState(note["kind"], tensors, note["fields"])

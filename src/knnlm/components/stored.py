@@ -5,7 +5,6 @@ A record is replaced in one step after its file is there, so a name stands for t
 the new one.
 """
 
-import shutil
 from typing import Any
 
 from knnlm.components.base import Component
@@ -21,8 +20,10 @@ from knnlm.components.records import (
 )
 from knnlm.components.saving import load_component
 from knnlm.datastore import Entries, note_deleted, note_kept
+from knnlm.disk import checksum_file, refuse_links, remove_folder, sync_folder
 from knnlm.errors import DamagedError
-from knnlm.files import checksum_file, write_json, write_lock
+from knnlm.files import write_json
+from knnlm.locks import write_lock
 from knnlm.search import Retrieval
 
 
@@ -41,12 +42,14 @@ def publish_component(
         The record that was written.
     """
     folder = component_folder(entries, name)
+    refuse_links(folder, below=entries.path)
     with write_lock(entries.path, patience=10):
         draft = folder / "component.draft"
         component.save(draft)
         checksum = checksum_file(draft)
         file = folder / f"{checksum}.safetensors"
         draft.replace(file)  # the same component may be there already
+        sync_folder(folder)
         record = {
             "format": FORMAT,
             "kind": component.kind,
@@ -72,7 +75,7 @@ def delete_component(entries: Entries, name: str) -> None:
     """Delete a component and what it was learned with."""
     folder = component_folder(entries, name)
     with write_lock(entries.path, patience=10):
-        shutil.rmtree(folder)
+        remove_folder(folder, below=entries.path)
         note_deleted(entries.path, [folder / RECORD])
 
 

@@ -26,7 +26,7 @@ from knnlm.datastore.table import CHECKPOINT, MANIFEST, ColumnType, Table, open_
 from knnlm.datastore.table_writer import OtherTable, TableWriter
 from knnlm.datastore.window_groups import WindowGroup, WindowGroups
 from knnlm.errors import KnnlmError
-from knnlm.files import canonical, write_lock
+from knnlm.files import canonical
 from knnlm.hidden_states import (
     AttLocation,
     BegunEntries,
@@ -37,14 +37,11 @@ from knnlm.hidden_states import (
     default_keys,
     token_columns,
 )
+from knnlm.locks import LOCK, write_lock
 from knnlm.models import LanguageModel
 from knnlm.progress import ProgressBar, log
 from knnlm.ranges import DTYPES, check_dtype
-from knnlm.text import (
-    HubSplit,
-    Source,
-    check_window,
-)
+from knnlm.text import HubSplit, Source, check_window
 
 GROUP_TOKENS = 1 << 14
 GROUPS_BEGUN = 2
@@ -175,7 +172,7 @@ def _check_request(out: Path, dtype: str) -> None:
     check_dtype(dtype)
     if (out / "config.json").is_file():
         raise KnnlmError(f"{out} is a model folder: choose another `path` for the datastore")
-    ours = {MANIFEST, CHECKPOINT, f"{CHECKPOINT}.tmp", f"{MANIFEST}.tmp", ".lock", "parts"}
+    ours = {MANIFEST, CHECKPOINT, LOCK, "parts"}
     if out.is_dir() and not ours & {file.name for file in out.iterdir()} and any(out.iterdir()):
         raise KnnlmError(f"{out} holds other files: choose an empty or a new folder with `path`")
 

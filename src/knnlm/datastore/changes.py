@@ -12,8 +12,7 @@ lacks the rows that were added after it was built.
 """
 
 import json
-import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +26,10 @@ from knnlm.datastore.revisions import pinned
 from knnlm.datastore.survivors import ForgottenDocument
 from knnlm.datastore.table import MANIFEST, open_table, read_manifest
 from knnlm.datastore.table_writer import OtherTable, TableWriter
+from knnlm.disk import refuse_links, remove_folder
 from knnlm.errors import KnnlmError, UsageError, unknown
-from knnlm.files import canonical, write_lock
+from knnlm.files import canonical
+from knnlm.locks import write_lock
 from knnlm.models import LanguageModel
 from knnlm.progress import ProgressBar, log
 from knnlm.text import Source
@@ -36,6 +37,8 @@ from knnlm.text import Source
 ADDED, COMPACTED = "added", "compacted"
 _BLOCK = 1 << 14
 _NAMES_LISTED = 10
+_PATIENCE = 10.0
+"""Seconds to wait for another writer, which may keep settings or a component."""
 
 
 def add_documents(
@@ -57,23 +60,31 @@ def add_documents(
     """
     store.require_model(lm)
     folder = store.path / ADDED
+    refuse_links(folder, below=store.path)
     text = pinned(text, folder)
-    with write_lock(store.path):
+    now = open_entries(store.path)
+    if _was_added(now, folder):  # and its writer was killed just after that
+        described = open_entries(folder).meta["text"]
+        remove_folder(folder, below=store.path)
+        if canonical(described) == canonical(text.describe()):
+            log.info(f"this text was added to {store.path} already")
+            return now
+    _note_known_names(now, text)
+    # others may tune meanwhile, so the datastore is locked only afterwards
+    staged = _read_added(lm, now, text, folder, estimate)
+    with write_lock(store.path, patience=_PATIENCE):
         now = open_entries(store.path)
-        if _was_added(now, folder):  # and its writer was killed just after that
-            described = open_entries(folder).meta["text"]
-            shutil.rmtree(folder)
-            if canonical(described) == canonical(text.describe()):
-                log.info(f"this text was added to {store.path} already")
-                return now
-        _note_known_names(now, text)
-        staged = _read_added(lm, now, text, folder, estimate)
+        if staged.meta["added_to"]["rows"] != now.rows_fingerprint(now.table.rows):
+            raise KnnlmError(
+                f"{store.path} was changed while documents were read for it: run the same command "
+                "again"
+            )
         added = {"text": staged.meta["text"], **_sizes(staged.table.manifest["summary"])}
         summary = dict(now.table.manifest["summary"])
         summary |= {name: summary[name] + added[name] for name in ("words", "documents")}
         summary["added"] = [*summary.get("added", ()), added]
         publish(now.table, staged.table, summary=summary)
-        shutil.rmtree(folder)
+        remove_folder(folder, below=store.path)
     return open_entries(store.path)
 
 
@@ -107,7 +118,7 @@ def _read_added(
         return build_entries(lm, text, folder, **options, estimate=estimate)
     except OtherTable:
         log.warning("note: an earlier addition was begun and not finished; it is replaced")
-        shutil.rmtree(folder)
+        remove_folder(folder, below=store.path)
         return build_entries(lm, text, folder, **options, estimate=estimate)
 
 
@@ -141,7 +152,7 @@ def forget_documents(store: Entries, names: Sequence[str]) -> Entries:
         UsageError: There is no document of a name.
         KnnlmError: None would be left, or another process writes.
     """
-    with write_lock(store.path):
+    with write_lock(store.path, patience=_PATIENCE):
         now = open_entries(store.path)
         gone = _documents_named(now, names)
         if now.count == sum(each.stop - each.start for each in gone):
@@ -187,7 +198,8 @@ def compact_entries(store: Entries) -> Entries:
         KnnlmError: An addition was begun and not finished, or another process writes.
     """
     folder = store.path / COMPACTED
-    with write_lock(store.path):
+    refuse_links(folder, below=store.path)
+    with write_lock(store.path, patience=_PATIENCE):
         now = open_entries(store.path)
         if (store.path / ADDED).is_dir():
             raise KnnlmError(
@@ -203,7 +215,7 @@ def compact_entries(store: Entries) -> Entries:
             described = _without_names(now, {"meta": now.meta, "summary": summary})
             publish(now.table, open_table(folder, ENTRIES_KIND), parts=[], **described)
         remove_unnamed_parts(open_entries(store.path).table)
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_folder(folder, below=store.path)
     return open_entries(store.path)
 
 
@@ -233,7 +245,7 @@ def _write_left(store: Entries, folder: Path) -> None:
     try:
         writer = TableWriter(folder, ENTRIES_KIND, columns, meta)
     except OtherTable:  # of another version
-        shutil.rmtree(folder)
+        remove_folder(folder, below=store.path)
         writer = TableWriter(folder, ENTRIES_KIND, columns, meta)
     with writer, ProgressBar("compact", store.count, "entries", start=writer.rows) as bar:
         documents = _DocumentFiles(store)
@@ -274,10 +286,3 @@ class _DocumentFiles:
         if any(metadata):
             files[METADATA] = json.dumps(metadata).encode()
         return files
-
-
-def unfinished_changes(store: Entries) -> Iterator[str]:
-    """Names of the changes that were begun and not finished."""
-    for name in (ADDED, COMPACTED):
-        if (store.path / name).is_dir():
-            yield name

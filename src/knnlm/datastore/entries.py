@@ -86,9 +86,15 @@ class Entries:
 
     def rows_fingerprint(self, rows: int) -> str | None:
         """128 bits that depend on every byte of the first rows of the table, whatever was
-        forgotten; None where these are not whole parts.
+        forgotten.
 
         Metadata is left out: a file that was only copied has another date.
+
+        Args:
+            rows: How many rows.
+
+        Returns:
+            The fingerprint; None where these rows are not whole parts.
         """
         manifest, parts, counted = self.table.manifest, [], 0
         for part in manifest["parts"]:

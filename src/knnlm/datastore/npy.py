@@ -21,7 +21,7 @@ class NpyWriter:
     Until then the header says that there are no rows.
 
     Args:
-        path: The file; one that exists is overwritten, unless it is continued.
+        path: The file. It must not exist yet, unless it is continued.
         dtype: NumPy's name of the dtype, with its byte order.
         width: Numbers in a row; 0 writes one number a row, as a vector.
         continue_after: Rows of an unfinished file to keep; what follows them is cut off.
@@ -34,7 +34,7 @@ class NpyWriter:
             self._file = path.open("r+b")
             self._keep(continue_after)
         else:
-            self._file = path.open("w+b")
+            self._file = path.open("x+b")  # x: follows no link
             self._file.write(self._header())
 
     @property

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from knnlm.datastore.table import MANIFEST, Table
-from knnlm.files import explain_os_errors, sync_folder, write_json
+from knnlm.disk import explain_os_errors, flush_file, refuse_links, sync_folder
+from knnlm.files import write_json
 
 PARTS = "parts"
 
@@ -40,6 +41,7 @@ def remove_unnamed_parts(table: Table) -> None:
     """Delete the part folders that the manifest does not name: of an earlier version, or of a
     writer that was killed."""
     named = {part["name"] for part in table.manifest["parts"]}
+    refuse_links(table.path / PARTS, below=table.path)
     with explain_os_errors(table.path):
         for folder in sorted((table.path / PARTS).iterdir()):
             if folder.name not in named:
@@ -49,6 +51,7 @@ def remove_unnamed_parts(table: Table) -> None:
 
 def _taken_over(table: Table, staged: Table) -> list[dict[str, Any]]:
     """The parts of a staged table behind those of another, and as its manifest names them."""
+    refuse_links(table.path / PARTS, below=table.path)
     first = 1 + max((int(part["name"]) for part in table.manifest["parts"]), default=-1)
     parts = []
     with explain_os_errors(table.path):
@@ -72,8 +75,7 @@ def _link(file: Path, other: Path) -> None:
         os.link(file, other)
     except OSError:
         shutil.copyfile(file, other)
-        with other.open("r+b") as copy:
-            os.fsync(copy.fileno())
+        flush_file(other)
 
 
 def _remove(folder: Path) -> None:

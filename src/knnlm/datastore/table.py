@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knnlm.datastore.manifest import RESTORE, check_manifest
+from knnlm.disk import checksum_file
 from knnlm.errors import DamagedError, KnnlmError
-from knnlm.files import checksum_file, raise_open_file_limit, read_json
+from knnlm.files import raise_open_file_limit, read_json
 from knnlm.formats import visible
 
 

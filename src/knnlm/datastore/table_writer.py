@@ -22,16 +22,9 @@ from knnlm.datastore.table import (
     difference,
     read_manifest,
 )
+from knnlm.disk import explain_os_errors, refuse_links, remove_left_over, sync_folder
 from knnlm.errors import DamagedError, KnnlmError
-from knnlm.files import (
-    checksum_file,
-    explain_os_errors,
-    fingerprint,
-    read_json,
-    sync_folder,
-    write_bytes,
-    write_json,
-)
+from knnlm.files import describe_files, fingerprint, read_json, write_bytes, write_json
 from knnlm.progress import log
 
 
@@ -55,7 +48,7 @@ class TableWriter:
     part at the end.
 
     Args:
-        path: The table's folder. Take its write lock first (`knnlm.files.write_lock`).
+        path: The table's folder. Take its write lock first (`knnlm.locks.write_lock`).
         kind: What the table holds; a reader must ask for the same kind.
         columns: Name and type of every column.
         meta: What the table was made from, as JSON.
@@ -175,10 +168,7 @@ class TableWriter:
                 writer.close()
             for name, data in (extra or {}).items():
                 write_bytes(folder / name, data)
-            files = {
-                file.name: {"bytes": file.stat().st_size, "xxh3": checksum_file(file)}
-                for file in sorted(folder.iterdir())
-            }
+            files = describe_files(folder, sorted(file.name for file in folder.iterdir()))
             for changed in (folder, folder.parent, self.path):
                 sync_folder(changed)
         part = {"name": folder.name, "rows": self._open_rows, "files": files}
@@ -220,13 +210,13 @@ class TableWriter:
         if kept is None:
             return
         folder = self._folder(len(self.manifest["parts"]))
-        try:
-            for name, column in self.columns.items():
-                self._open[name] = NpyWriter(
-                    folder / f"{name}.npy", column.dtype, column.width, continue_after=kept["rows"]
-                )
-        except FileNotFoundError:
-            pass
+        files = {name: folder / f"{name}.npy" for name in self.columns}
+        if any(file.is_symlink() or not file.is_file() for file in files.values()):
+            return
+        for name, column in self.columns.items():
+            self._open[name] = NpyWriter(
+                files[name], column.dtype, column.width, continue_after=kept["rows"]
+            )
         sums = {name: writer.checksum for name, writer in self._open.items()}
         whole = all(writer.rows == kept["rows"] for writer in self._open.values())
         if whole and sums == kept["columns"]:
@@ -241,8 +231,8 @@ class TableWriter:
 
     def _drop_checkpoint(self) -> None:
         with explain_os_errors(self.path):
-            for name in (CHECKPOINT, f"{CHECKPOINT}.tmp"):  # the latter of a killed writer
-                (self.path / name).unlink(missing_ok=True)
+            (self.path / CHECKPOINT).unlink(missing_ok=True)
+            remove_left_over(self.path / CHECKPOINT)
 
     def _read_checkpoint(self) -> dict[str, Any] | None:
         """The checkpoint of this table's open part; None if it is damaged or of another part."""
@@ -260,7 +250,10 @@ class TableWriter:
         return kept if kept["part"] == len(self.manifest["parts"]) else None
 
     def _folder(self, number: int) -> Path:
-        return self.path / "parts" / f"{number:06d}"
+        """The folder of a part, to write into."""
+        folder = self.path / "parts" / f"{number:06d}"
+        refuse_links(folder, below=self.path)
+        return folder
 
     def _stored(self, head: dict[str, Any]) -> dict[str, Any] | None:
         """The manifest that the folder holds already, if it begins as `head` does."""

@@ -5,7 +5,6 @@ while the text is read; a text that was read before takes one more pass over its
 kept with it.
 """
 
-import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +21,7 @@ from knnlm.datastore import (
     open_table,
     verify_table,
 )
+from knnlm.disk import refuse_links, remove_folder
 from knnlm.errors import KnnlmError
 from knnlm.evaluation.calibration import (
     Calibration,
@@ -30,7 +30,8 @@ from knnlm.evaluation.calibration import (
     unigram_logprobs,
 )
 from knnlm.evaluation.mixing import mix
-from knnlm.files import fingerprint, write_lock
+from knnlm.files import fingerprint
+from knnlm.locks import write_lock
 from knnlm.progress import log
 
 LEAST_SAMPLE, MOST_SAMPLE = 2048, 8192
@@ -104,8 +105,9 @@ def _tempered(model: Any, queries: Entries, temperature: float) -> NDArray[np.fl
             log.warning(f"{error}; computing it again")
     scores = TemperedLM(model, queries.key("ffn"), queries.targets)
     logs = scores.logprobs(temperature).astype("<f4")
+    refuse_links(folder, below=queries.path)
     with write_lock(folder, patience=60):
-        shutil.rmtree(folder / "parts", ignore_errors=True)
+        remove_folder(folder / "parts", below=folder, ignore_errors=True)
         (folder / MANIFEST).unlink(missing_ok=True)
         with TableWriter(folder, _KIND, {_COLUMN: ColumnType("<f4", 0)}, meta) as writer:
             writer.append({_COLUMN: logs})

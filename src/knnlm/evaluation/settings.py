@@ -16,7 +16,8 @@ from knnlm import formats
 from knnlm.components import KNN_NAME
 from knnlm.datastore import Entries, note_kept
 from knnlm.errors import UsageError
-from knnlm.files import fingerprint, finite, read_json, write_json, write_lock
+from knnlm.files import fingerprint, finite, read_json, write_json
+from knnlm.locks import write_lock
 from knnlm.search import Retrieval, RetrievalFields
 from knnlm.stored_fields import (
     Count,

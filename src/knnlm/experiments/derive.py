@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knnlm.datastore import ENTRIES_KIND, Column, ColumnType, Entries, TableWriter, open_entries
-from knnlm.files import write_lock
+from knnlm.locks import write_lock
 
 _BLOCK = 1 << 16
 _PCA_ENTRIES = 1 << 17

@@ -11,9 +11,9 @@ from knnlm.errors import KnnlmError, UsageError, unknown
 from knnlm.experiments.base_lms import AboutLM, BaseLM, Checkpoint, ExistingLM
 from knnlm.experiments.texts import Texts
 from knnlm.files import read_json
-from knnlm.models import LanguageModel, load_model
+from knnlm.models import CHECKPOINTS, TRAINING_RECORD, LanguageModel, load_model
 from knnlm.stored_fields import Count, Loss, Positive, Within, check_fields
-from knnlm.training import CHECKPOINTS, RECORD, Teacher, TrainingResult, train
+from knnlm.training import Teacher, TrainingResult, train
 
 
 class _Preset(TypedDict):
@@ -128,8 +128,8 @@ class LMs:
         point = next((entry for entry in record["history"] if entry["step"] == at), None)
         if point is None or (lm.teacher is None and "train_loss" not in point):
             raise KnnlmError(
-                f"{self.folder(name) / RECORD} says nothing of update {at}: delete its folder and "
-                "train again"
+                f"{self.folder(name) / TRAINING_RECORD} says nothing of update {at}: delete its "
+                "folder and train again"
             )
         return AboutLM(
             parameters=record["trained"]["parameters"],
@@ -157,7 +157,7 @@ class LMs:
 
     def _record(self, name: str) -> "_Record":
         """What training wrote of an LM."""
-        file = self.folder(name) / RECORD
+        file = self.folder(name) / TRAINING_RECORD
         return check_fields(_Record, read_json(file), file, "delete its folder and train again")
 
     def _load(self, wanted: Checkpoint) -> LanguageModel:

@@ -13,12 +13,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, NamedTuple
 
+from knnlm.disk import remove_left_over
 from knnlm.errors import DamagedError, KnnlmError
 from knnlm.experiments.base_lms import BaseLM, ExistingLM
 from knnlm.experiments.condition import Condition, M, W
 from knnlm.experiments.provenance import Provenance
 from knnlm.experiments.texts import Texts
-from knnlm.files import fingerprint, read_json, write_json, write_lock
+from knnlm.files import fingerprint, read_json, write_json
+from knnlm.locks import HOLDER, LOCK, write_lock
 from knnlm.typed_json import FieldError, from_json, to_json
 
 FORMAT = 2
@@ -208,7 +210,8 @@ class ResultsFolder:
             return
         if _record_files(self.path):
             raise _no_claim(self.path)
-        known = (*self.own_names, RECORDS, ".lock")
+        remove_left_over(self.path / CLAIM)
+        known = (*self.own_names, RECORDS, LOCK, HOLDER)
         if strangers := sorted(p.name for p in self.path.iterdir() if p.name not in known):
             raise KnnlmError(
                 f"{self.path} is not empty ({strangers[0]} …): choose another `out`; nothing was "

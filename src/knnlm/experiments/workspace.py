@@ -9,7 +9,6 @@ indexes built, neighbors searched.
 Everything is opened if it is there and continued if it was interrupted. A workspace chooses no τ
 and no λ: conditions do."""
 
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +19,7 @@ import numpy as np
 from knnlm import defaults
 from knnlm.components import KNN, Logs
 from knnlm.datastore import Entries, build_entries, evenly_spaced
+from knnlm.disk import remove_folder
 from knnlm.errors import DamagedError
 from knnlm.evaluation import Control, control_logprobs, fit_control
 from knnlm.experiments.derive import (
@@ -128,7 +128,7 @@ class Workspace:
             queries.verify()
         except DamagedError as error:
             log.warning(f"{error}; reading the text again")
-            shutil.rmtree(out)
+            remove_folder(out, below=out.parent)
             queries = self._read(lm, step, split, other_state, out)
         return queries
 

@@ -10,5 +10,8 @@ from .presets import SMOKE as SMOKE
 from .presets import Preset as Preset
 from .presets import new_model as new_model
 from .presets import preset_named as preset_named
+from .saving import CHECKPOINTS as CHECKPOINTS
+from .saving import TRAINING_RECORD as TRAINING_RECORD
+from .saving import save_model as save_model
 from .summed_embeddings import SummedEmbeddings as SummedEmbeddings
 from .summed_embeddings import vocabulary_size as vocabulary_size

@@ -15,9 +15,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict
 
+from knnlm.disk import checksum_file
 from knnlm.errors import DamagedError, KnnlmError
-from knnlm.files import checksum_file, read_json, short_path, write_json, write_lock
+from knnlm.files import read_json, short_path, write_json
+from knnlm.locks import write_lock
 from knnlm.models.location import ModelLocation
+from knnlm.models.saving import save_model
 from knnlm.progress import log
 from knnlm.stored_fields import Checksum, PlainName, check_fields
 
@@ -121,10 +124,8 @@ def _convert(file: Path, folder: Path, precision: str) -> None:
     model.is_quantized = False
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    files = [each for each in folder.iterdir() if each.is_file() and each.name != ".lock"]
-    write_json(folder / _RECORD, {"files": {each.name: checksum_file(each) for each in files}})
+    saved = save_model(folder, model, tokenizer)
+    write_json(folder / _RECORD, {"files": {name: file["xxh3"] for name, file in saved.items()}})
 
 
 @contextlib.contextmanager

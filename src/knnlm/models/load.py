@@ -16,6 +16,7 @@ from knnlm.errors import KnnlmError, UsageError, first_line
 from knnlm.models.adapters import merge_adapter
 from knnlm.models.gguf import converted
 from knnlm.models.location import ModelLocation, locate_model
+from knnlm.models.saving import compare_with_record
 from knnlm.models.summed_embeddings import CONFIG_FIELD, load_summed_embeddings, vocabulary_size
 from knnlm.ranges import check_precision
 from knnlm.text import tokenizer_fingerprint, tokenizer_rules
@@ -96,6 +97,7 @@ def load_model(
     Raises:
         UsageError: There is no such precision or device, or the model is a saved kNN-LM.
         KnnlmError: The model cannot be opened, or is not a causal LM with a fast tokenizer.
+        DamagedError: `train` made it, and a file is not what was written.
 
     Example:
         >>> lm = load_model("gpt2")        # doctest: +SKIP
@@ -105,6 +107,8 @@ def load_model(
     check_precision(precision)
     chosen_device = _device(device)
     location = locate_model(source)
+    if location.gguf_file is None and Path(location.name).is_dir():
+        compare_with_record(Path(location.name))
     try:
         with hide_transformers_progress():
             model, tokenizer = _opened(location, source, precision)

@@ -7,7 +7,6 @@ of score. A search for fewer neighbors reads the head of a larger one; an interr
 resumes; a damaged one is searched again.
 """
 
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -24,8 +23,10 @@ from knnlm.datastore import (
     open_table,
     verify_table,
 )
+from knnlm.disk import refuse_links, remove_folder
 from knnlm.errors import DamagedError
-from knnlm.files import fingerprint, write_lock
+from knnlm.files import fingerprint
+from knnlm.locks import write_lock
 from knnlm.progress import ProgressBar, log
 from knnlm.search.exact import with_exact_scores
 from knnlm.search.index_records import is_refined
@@ -72,10 +73,11 @@ def cached_neighbors(store: Entries, queries: Entries, retrieval: Retrieval) -> 
     """
     identity = _identity(store, queries, retrieval, check_index(store, retrieval))
     folder = store.path / "cache" / "neighbors"
-    table = _finished(folder, identity, retrieval)
+    table = _finished(store, folder, identity, retrieval)
     if table is None:
-        search = _block_search(store, queries, retrieval)
         path = folder / f"{identity}-k{retrieval.k}"
+        refuse_links(path, below=store.path)
+        search = _block_search(store, queries, retrieval)
         table = _search_all(path, queries.count, store.count, retrieval, search)
     return CachedNeighbors(table, retrieval.k)
 
@@ -100,7 +102,7 @@ def _identity(
     )
 
 
-def _finished(folder: Path, identity: str, retrieval: Retrieval) -> Table | None:
+def _finished(store: Entries, folder: Path, identity: str, retrieval: Retrieval) -> Table | None:
     """A finished search for k neighbors or, where their head is the same search, for more.
 
     Exact scores of an index's k neighbors are not such a head: they reorder those k only.
@@ -115,7 +117,7 @@ def _finished(folder: Path, identity: str, retrieval: Retrieval) -> Table | None
                 verify_table(table)
             except DamagedError as error:
                 log.warning(f"{error}; searching again")
-                shutil.rmtree(path)
+                remove_folder(path, below=store.path)
                 continue
             if table.manifest["complete"]:
                 return table

@@ -15,14 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knnlm.datastore import Column
-from knnlm.errors import KnnlmError, UsageError
-from knnlm.files import commit_file, explain_os_errors
+from knnlm.disk import new_file
+from knnlm.errors import DamagedError, KnnlmError, UsageError
+from knnlm.files import changed_file, read_json, write_json
 from knnlm.progress import ProgressBar, log
 from knnlm.search.factory import augmented_width
 from knnlm.similarity import Metric, as_float32, longest_state
 
-TRAINED_FILE = "trained.faiss"
+TRAINED_FILE, TRAINED_RECORD = "trained.faiss", "trained.json"
 _ADDED_AT_ONCE = 1 << 16
+_WRITTEN_AT_ONCE = 1 << 20
 _TRAINED_ON_PER_LIST = 256
 _TRAINED_ON_LEAST = 1 << 16
 
@@ -89,11 +91,8 @@ def trained_index(states: IndexedStates, factory: str, seed: int, folder: Path) 
     """An empty, trained index; what training gave is kept in `folder`, so a rerun does not repeat
     it."""
     saved = folder / TRAINED_FILE
-    if saved.is_file():
-        try:
-            return faiss.read_index(str(saved))
-        except RuntimeError:
-            saved.unlink()
+    if _is_whole(folder):
+        return faiss.read_index(str(saved))
     try:
         index = faiss.index_factory(states.width, factory, states.faiss_metric)
     except RuntimeError as error:
@@ -103,8 +102,23 @@ def trained_index(states: IndexedStates, factory: str, seed: int, folder: Path) 
         ) from error
     if not index.is_trained:
         _train(index, states, factory, seed)
-        write_index(index, saved)
+        written = write_index(index, saved)
+        write_json(folder / TRAINED_RECORD, {TRAINED_FILE: written})
     return index
+
+
+def drop_trained_index(folder: Path) -> None:
+    """Delete what `trained_index` kept, once the index is there."""
+    for name in (TRAINED_RECORD, TRAINED_FILE):
+        (folder / name).unlink(missing_ok=True)
+
+
+def _is_whole(folder: Path) -> bool:
+    """Whether a trained index is there and is what was written."""
+    try:
+        return changed_file(folder, read_json(folder / TRAINED_RECORD)) is None
+    except (DamagedError, FileNotFoundError):
+        return False
 
 
 def add_entries(index: Any, states: IndexedStates, added: Column | None = None) -> None:
@@ -141,15 +155,23 @@ def sample_states(keys: Column, count: int, seed: int) -> NDArray[np.float32]:
     return as_float32(keys.gather(ids))
 
 
-def write_index(index: Any, file: Path) -> None:
-    """Write an index; it appears under its name only when it is whole."""
-    unfinished = file.with_name(file.name + ".tmp")
-    with explain_os_errors(file.parent):
+def write_index(index: Any, file: Path) -> dict[str, Any]:
+    """Write an index; it appears under its name only when it is whole.
+
+    FAISS does not notice when the disk is full while the last bytes are flushed, so Python writes.
+
+    Returns:
+        Its size and checksum for a manifest: of the bytes that FAISS gave, not of the file.
+    """
+    writer: Any = faiss
+    with new_file(file, read_back=True) as new:
         try:
-            faiss.write_index(index, str(unfinished))
+            faiss.write_index(index, writer.PyCallbackIOWriter(new.write, _WRITTEN_AT_ONCE))
         except RuntimeError as error:
-            raise KnnlmError(f"cannot write {file}: is the disk full?") from error
-    commit_file(unfinished, file)
+            raise KnnlmError(
+                f"FAISS cannot write {file} ({_reason(error)}): choose another `factory`"
+            ) from error
+    return {"bytes": new.bytes, "xxh3": new.checksum}
 
 
 def _train(index: Any, keys: IndexedStates, factory: str, seed: int) -> None:
@@ -177,8 +199,12 @@ def _explained(
     try:
         call(states)
     except RuntimeError as error:
-        reason = str(error).strip().splitlines()[-1].partition("Error: ")[2] or "it gives no reason"
         raise KnnlmError(
             f"FAISS cannot build {subject} from {states.shape[0]:,} states of width "
-            f"{states.shape[1]} ({reason}): choose another `factory`"
+            f"{states.shape[1]} ({_reason(error)}): choose another `factory`"
         ) from error
+
+
+def _reason(error: RuntimeError) -> str:
+    """What FAISS says beside where in its code it was."""
+    return str(error).strip().splitlines()[-1].partition("Error: ")[2] or "it gives no reason"

@@ -1,24 +1,26 @@
 """A FAISS index of one key: built, measured against exact search, kept beside its datastore, and
 kept up to date with it."""
 
-import shutil
 import time
+from pathlib import Path
 from typing import Any
 
 import faiss
 
 from knnlm import defaults
 from knnlm.datastore import Entries, note_deleted, note_kept
+from knnlm.disk import refuse_links, remove_folder
 from knnlm.errors import KnnlmError
-from knnlm.files import checksum_file, write_json, write_lock
+from knnlm.files import write_json
+from knnlm.locks import write_lock
 from knnlm.progress import log, log_result
 from knnlm.search.effort import choose_effort
 from knnlm.search.exact import exact_search
 from knnlm.search.factory import Design, design_index
 from knnlm.search.faiss_index import (
-    TRAINED_FILE,
     IndexedStates,
     add_entries,
+    drop_trained_index,
     sample_states,
     set_nprobe,
     trained_index,
@@ -27,6 +29,7 @@ from knnlm.search.faiss_index import (
 from knnlm.search.index import Index, open_index
 from knnlm.search.index_records import (
     FORMAT,
+    INDEX_FILE,
     MANIFEST,
     covers,
     describe_index,
@@ -92,6 +95,7 @@ def build_index(
         index = open_index(store, name)
         _check_recall(index.manifest, design)
         return index
+    refuse_links(manifest.parent, below=store.path)
     with write_lock(manifest.parent):
         _build(store, key, metric, design, seed)
     return open_index(store, name)
@@ -126,7 +130,7 @@ def _build(
     manifest |= _rows_of(store)
     _measure(Index(name, manifest, built, keys), design, seed)
     _check_recall(manifest, design)
-    _publish(store, name, manifest, built, began)
+    _publish(store, folder / INDEX_FILE, manifest, built, began)
     log_result(f"index {name}: recall@{manifest['recall_k']} {manifest['recall']:.3f}")
 
 
@@ -146,6 +150,7 @@ def update_index(store: Entries, name: str, *, seed: int = 0) -> Index:
         KnnlmError: There is no such index, it is of another datastore, or FAISS cannot add to it.
     """
     began, folder = time.monotonic(), index_folder(store, name)
+    refuse_links(folder, below=store.path)
     with write_lock(folder):
         manifest = index_manifest(store, name)
         rows, total = int(manifest["rows"]), store.table.rows
@@ -164,7 +169,7 @@ def update_index(store: Entries, name: str, *, seed: int = 0) -> Index:
                     f"note: index {name} finds {manifest['recall']:.1%} of the true neighbors now, "
                     f"not {design.recall:.0%}: {how_to_rebuild(manifest)}"
                 )
-            _publish(store, name, manifest, built, began)
+            _publish(store, folder / f"index-{total}.faiss", manifest, built, began)
     return open_index(store, name)
 
 
@@ -176,13 +181,14 @@ def rebuild_index(store: Entries, name: str, *, seed: int = 0) -> Index:
     """
     folder = index_folder(store, name)
     manifest = describe_index(store, name)
+    refuse_links(folder, below=store.path)
     with write_lock(folder):
-        (folder / TRAINED_FILE).unlink(missing_ok=True)
+        drop_trained_index(folder)
         design = design_of(manifest)
         try:
             _build(store, manifest["key"], checked_metric(manifest["metric"]), design, seed, name)
         except KnnlmError:
-            shutil.rmtree(folder)
+            remove_folder(folder, below=store.path)
             with write_lock(store.path, patience=10):
                 note_deleted(store.path, [folder / MANIFEST])
             raise
@@ -204,26 +210,18 @@ def _rows_of(store: Entries) -> dict[str, Any]:
     return {"rows": store.table.rows, "store": store.rows_fingerprint(store.table.rows)}
 
 
-def _publish(store: Entries, name: str, manifest: dict[str, Any], built: Any, began: float) -> None:
-    """Write the index beside the one that is there, then the manifest that names it, and delete
-    what no manifest names."""
-    folder = index_folder(store, name)
-    draft = folder / "draft.faiss"
-    write_index(built, draft)
-    checksum = checksum_file(draft)
-    file = folder / f"{checksum}.faiss"
-    draft.replace(file)
-    manifest |= {
-        "file": file.name,
-        "bytes": file.stat().st_size,
-        "xxh3": checksum,
-        "seconds": round(time.monotonic() - began, 1),
-    }
-    write_json(folder / MANIFEST, manifest)
+def _publish(
+    store: Entries, file: Path, manifest: dict[str, Any], built: Any, began: float
+) -> None:
+    """Write the index, then the manifest that names it, and delete what no manifest names."""
+    manifest |= {"file": file.name, **write_index(built, file)}
+    manifest["seconds"] = round(time.monotonic() - began, 1)
+    write_json(file.with_name(MANIFEST), manifest)
+    drop_trained_index(file.parent)
     with write_lock(store.path, patience=10):
         files = [index_folder(store, name) / MANIFEST for name in list_indexes(store)]
         note_kept(store.path, files)
-    for other in folder.glob("*.faiss"):
+    for other in file.parent.glob("*.faiss"):
         if other != file:
             other.unlink()
 

@@ -1,6 +1,6 @@
 """What is known of the indexes of a datastore, without opening them: nothing here imports FAISS.
 
-STORE/indexes/<name>/<xxh3>.faiss    what FAISS writes; its name is its checksum
+STORE/indexes/<name>/index.faiss     what FAISS writes; after an update index-<rows>.faiss
 STORE/indexes/<name>/manifest.json   key, metric, factory, nprobe, refine, augmented, rows,
                                      fingerprint of these rows, design, recall, file, checksum
 
@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Annotated, Any, NotRequired, TypedDict
 
 from knnlm.datastore import Entries
+from knnlm.disk import checksum_file
 from knnlm.errors import DamagedError, KnnlmError, unknown
-from knnlm.files import checksum_file, read_json
+from knnlm.files import read_json
 from knnlm.stored_fields import (
     Checksum,
     Count,

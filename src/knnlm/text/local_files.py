@@ -17,8 +17,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from knnlm.disk import checksum_file
 from knnlm.errors import KnnlmError, UsageError
-from knnlm.files import checksum_file
 from knnlm.progress import counted, log
 from knnlm.text import formats, wikitext
 from knnlm.text.documents import Document, Split

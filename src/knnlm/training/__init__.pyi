@@ -11,8 +11,6 @@ from .initial import initial_module as initial_module
 from .kinds import KINDS as KINDS
 from .kinds import ComponentSpec as ComponentSpec
 from .kinds import component_spec as component_spec
-from .language_model import CHECKPOINTS as CHECKPOINTS
-from .language_model import RECORD as RECORD
 from .language_model import Teacher as Teacher
 from .language_model import TrainingResult as TrainingResult
 from .language_model import train as train

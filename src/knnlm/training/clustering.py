@@ -61,7 +61,7 @@ def cluster(
         "points": POINTS,
     }
     if file.is_file():
-        saved = load_component(file)
+        saved = load_component(file, checksum_required=True)
         if saved.about != about or not isinstance(saved.component, Clusters):
             raise DamagedError(
                 f"{file} holds other clusters: delete it and run the same command again"

@@ -9,7 +9,6 @@ datastore, like those of the neighbors.
 
 import contextlib
 import shlex
-import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,6 +27,7 @@ from knnlm.components import (
     publish_component,
 )
 from knnlm.datastore import Entries
+from knnlm.disk import refuse_links, remove_folder
 from knnlm.errors import DamagedError, KnnlmError, UsageError
 from knnlm.evaluation import (
     TunedSettings,
@@ -52,6 +52,7 @@ from knnlm.training.objectives import Objective, SoftTargetLoss
 from knnlm.training.soft_targets import soft_targets
 
 WORK = "learning"
+_SOFT, _FIT = "soft", "fit"
 
 
 @dataclass(frozen=True)
@@ -167,17 +168,19 @@ def distill(
     # another request finds nothing of this one
     identity = {**about, "store": store.fingerprint, "model": store.meta["model"]["fingerprint"]}
     work = folder / WORK / fingerprint(identity)[:16]
+    for made in (work, work / _SOFT, work / _FIT):
+        refuse_links(made, below=store.path)
     known = _made_before(store, request.name, about)
     if known is not None:
         log.info(f"component {request.name} of {store.path} is there already")
-        _clear(work)  # of a run that was killed after its record was there
+        _clear(store, work)  # of a run that was killed after its record was there
         return known
     control = fit_control(lm.model, store, valid)
     component, steps = _make(store, valid, lm, request, about, work)
     tuned = tune(component, valid, name=request.name, control=control)
     about |= {"steps": steps, "command": request.command(store.path)}
     distilled = _keep(store, request.name, tuned.component, tuned.settings, about)
-    _clear(work)
+    _clear(store, work)
     return distilled
 
 
@@ -273,7 +276,7 @@ def _make(
     if request.soft_targets:
         teacher = about["teacher"]
         where = {name: teacher[name] for name in ("key", "metric", "k")}
-        table = soft_targets(store, out=work / "soft", tau=teacher["temperature"], **where)
+        table = soft_targets(store, out=work / _SOFT, tau=teacher["temperature"], **where)
         objective = SoftTargetLoss(
             request.soft_targets, table.columns["words"], table.columns["shares"]
         )
@@ -281,7 +284,7 @@ def _make(
         module,
         store,
         valid,
-        work / "fit",
+        work / _FIT,
         request.fit,
         seed=request.seed,
         objective=objective,
@@ -333,8 +336,8 @@ def _one_embedding_each(store: Entries, lm: LanguageModel) -> Any:
     return w_sm
 
 
-def _clear(work: Path) -> None:
+def _clear(store: Entries, work: Path) -> None:
     """Delete what a request worked with, and nothing of another request for the same name."""
-    shutil.rmtree(work, ignore_errors=True)
+    remove_folder(work, below=store.path, ignore_errors=True)
     with contextlib.suppress(OSError):
         work.parent.rmdir()

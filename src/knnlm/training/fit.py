@@ -14,7 +14,8 @@ from typing import Any, NamedTuple, Protocol, TypedDict
 import torch
 
 from knnlm.errors import KnnlmError, UsageError
-from knnlm.files import read_json, write_json, write_lock
+from knnlm.files import read_json, write_json
+from knnlm.locks import write_lock
 from knnlm.progress import log
 from knnlm.stored_fields import Count, Loss, Seconds, check_fields
 from knnlm.tensors import read_tensors

@@ -2,8 +2,10 @@
 validation.
 
     OUT/                 the trained model and its tokenizer, as transformers writes them
-    OUT/training.json    the recipe, the preset, the `TrainingResult` and every validation
-    OUT/training/        the run as the training loop (loop.py) saves it, and the weights to keep
+    OUT/training.json    the recipe, the preset, the `TrainingResult`, every validation, and size
+                         and checksum of every file of the models; written once they are on disk
+    OUT/training/        the run as the training loop (loop.py) saves it, the weights to keep, and
+                         the checksums of the tokenizer's files
     OUT/checkpoints/N    the model after update N, for each N that the preset keeps
 
 Batches and dropout of an update are seeded by its number, as the loop's exact resume asks for."""
@@ -19,9 +21,18 @@ import torch
 from numpy.typing import NDArray
 from torch.nn.functional import cross_entropy
 
-from knnlm.errors import KnnlmError, UsageError
-from knnlm.files import fingerprint, read_json, write_json, write_lock
-from knnlm.models import LanguageModel, Preset, hide_transformers_progress, new_model
+from knnlm.errors import DamagedError, KnnlmError, UsageError
+from knnlm.files import changed_file, fingerprint, read_json, write_json
+from knnlm.locks import write_lock
+from knnlm.models import (
+    CHECKPOINTS,
+    TRAINING_RECORD,
+    LanguageModel,
+    Preset,
+    hide_transformers_progress,
+    new_model,
+    save_model,
+)
 from knnlm.progress import log
 from knnlm.tensors import read_tensors, save_tensors
 from knnlm.text import Source, joined_tokens, tokenizer_fingerprint, train_tokenizer
@@ -29,7 +40,8 @@ from knnlm.training.checkpoint import TrainingState, recipe_of
 from knnlm.training.loop import BEST, LAST, BarUnit, Diverged, Schedule, Task, run_loop
 from knnlm.training.token_batches import TokenBatches, validation_windows
 
-RECORD, RUN, CHECKPOINTS = "training.json", "training", "checkpoints"
+RUN = "training"
+_TOKENIZER_RECORD = "tokenizer.json"
 CLIP = 1.0  # largest norm of the gradient
 VALIDATION_BATCH = 16  # windows scored at once
 
@@ -226,14 +238,33 @@ def _tokenizer(out: Path, text: Source, preset: Preset) -> Any:
     """The tokenizer of the run in `out`, trained on `text` if there is no run yet."""
     import transformers
 
-    # a tokenizer without a saved run may be half written, or another text's
-    if (out / RUN / LAST).is_file():
+    # a tokenizer without a saved run may be another text's
+    before = _tokenizer_files(out) if (out / RUN / LAST).is_file() else None
+    if before is not None and changed_file(out, before) is None:
         return transformers.AutoTokenizer.from_pretrained(out)
     started = time.monotonic()
     tokenizer = train_tokenizer((document.text for document in text), preset.vocab_size)
-    tokenizer.save_pretrained(out)
+    files = save_model(out, tokenizer)
+    if before not in (None, files):
+        raise DamagedError(
+            f"the tokenizer in {out} is damaged, and training it again gives another one: delete "
+            f"{out / RUN} and run the same command again to start over"
+        )
+    (out / RUN).mkdir(exist_ok=True)
+    write_json(out / RUN / _TOKENIZER_RECORD, {"files": files})
     log.info(f"tokenizer: {len(tokenizer):,} entries in {time.monotonic() - started:.1f} s")
     return tokenizer
+
+
+def _tokenizer_files(out: Path) -> dict[str, Any]:
+    """The files of the tokenizer of the run in `out`, with their checksums."""
+    record = out / RUN / _TOKENIZER_RECORD
+    if not record.is_file():
+        raise DamagedError(
+            f"{record} is missing: delete {out / RUN} and run the same command again to start over"
+        )
+    files: dict[str, Any] = read_json(record)["files"]
+    return files
 
 
 def _copy_weights(source: LanguageModel, model: Any, tokenizer: Any, preset: Preset) -> None:
@@ -252,12 +283,20 @@ def _copy_weights(source: LanguageModel, model: Any, tokenizer: Any, preset: Pre
 
 
 def _finished(out: Path, recipe: str) -> TrainingResult | None:
-    if not (out / RECORD).is_file():
+    if not (out / TRAINING_RECORD).is_file():
         return None
-    record = read_json(out / RECORD)
+    record = read_json(out / TRAINING_RECORD)
     if record["recipe"] != recipe:
         raise KnnlmError(
             f"{out} holds a model of another text, preset or seed: choose another `path`"
+        )
+    if changed := changed_file(out, record.get("files", {})):  # earlier versions name none
+        resumes = (out / RUN / LAST).is_file() and (out / RUN / BEST).is_file()
+        remedy = out / TRAINING_RECORD if resumes else out
+        raise DamagedError(
+            f"{changed} is not the file that {TRAINING_RECORD} names: restore it from a copy, or "
+            f"delete {remedy} and run the same command again to "
+            f"{'write it' if resumes else 'train'} again"
         )
     return TrainingResult(**{**record["trained"], "path": out})
 
@@ -265,13 +304,13 @@ def _finished(out: Path, recipe: str) -> TrainingResult | None:
 def _finish(
     model: Any, state: TrainingState, batches: TokenBatches, preset: Preset, seed: int, out: Path
 ) -> TrainingResult:
-    """Write the best weights and the kept ones as models, then the record."""
-    weights, _ = read_tensors(out / RUN / BEST)
-    model.load_state_dict(weights)
+    """Write the kept weights and the best ones as models, then the record."""
     model.eval()
     with hide_transformers_progress():
-        model.save_pretrained(out)
-        _write_checkpoints(model, out, preset)
+        files = _write_checkpoints(model, out, preset)
+        weights, _ = read_tensors(out / RUN / BEST)
+        model.load_state_dict(weights)
+        files |= _tokenizer_files(out) | save_model(out, model)
     result = TrainingResult(
         path=out,
         parameters=sum(p.numel() for p in model.parameters()),
@@ -288,18 +327,22 @@ def _finish(
         "seed": seed,
         "trained": {name: value for name, value in result._asdict().items() if name != "path"},
         "history": state.history,
+        "files": files,
     }
-    write_json(out / RECORD, record)
+    write_json(out / TRAINING_RECORD, record)
     return result
 
 
-def _write_checkpoints(model: Any, out: Path, preset: Preset) -> None:
-    """Write the weights kept on the way as folders that open like any other model."""
+def _write_checkpoints(model: Any, out: Path, preset: Preset) -> dict[str, Any]:
+    """Write the weights kept on the way as folders that open like any other model; returns their
+    files."""
     import transformers
 
+    files: dict[str, Any] = {}
     tokenizer = transformers.AutoTokenizer.from_pretrained(out)
     for step in preset.keep:
         weights, _ = read_tensors(_kept(out, step))
         model.load_state_dict(weights)
-        model.save_pretrained(out / CHECKPOINTS / str(step))
-        tokenizer.save_pretrained(out / CHECKPOINTS / str(step))
+        saved = save_model(out / CHECKPOINTS / str(step), model, tokenizer)
+        files |= {f"{CHECKPOINTS}/{step}/{name}": file for name, file in saved.items()}
+    return files

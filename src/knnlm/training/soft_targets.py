@@ -16,7 +16,7 @@ from torch.nn.functional import pad
 from knnlm.components import log_weights
 from knnlm.datastore import ColumnType, Entries, Table, TableWriter, open_table
 from knnlm.errors import KnnlmError
-from knnlm.files import write_lock
+from knnlm.locks import write_lock
 from knnlm.progress import ProgressBar
 from knnlm.search import Neighbors, neighbors_in_other_documents
 from knnlm.similarity import Metric
