@@ -196,7 +196,7 @@ def test_the_note_of_a_component(store: Path, tmp_path: Path, name: str) -> None
         assert not torch.isnan(logs).any()
         assert component.tau > 0
 
-    cases = mutations(note, 300, sealed=False)
+    cases = [case for case in mutations(note, 300, sealed=False) if case[0]]
     assert survive(note, cases, lambda changed: save_tensors(file, tensors, changed), use) > 100
 
 
