@@ -80,5 +80,5 @@ def _told(holder: Path) -> str:
     try:
         note = json.loads(holder.read_text())
         return f" (process {note['process']} on {note['machine']}, since {note['since']})"
-    except (OSError, ValueError, KeyError, TypeError):  # not written yet, or half
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):  # not written yet, or half
         return ""

@@ -9,7 +9,7 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypedDict, TypeVar
 
 from knnlm.defaults import K_MAX
 from knnlm.errors import DamagedError
@@ -17,6 +17,7 @@ from knnlm.ranges import LARGEST_TAU, SMALLEST_TAU
 from knnlm.typed_json import FieldError, from_json
 
 T = TypeVar("T")
+_PLAIN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}"
 _MOST = 1 << 53
 """More than any table has rows or bytes, and a whole number in every JSON library."""
 
@@ -75,9 +76,25 @@ Keys = Annotated[list[Key], NotEmpty()]
 MetricName = Literal["l2", "ip"]
 Checksum = Annotated[str, Matching("[0-9a-f]{16}", "a checksum of 16 hexadecimal digits")]
 Fingerprint = Annotated[str, Matching("[0-9a-f]{32}", "a fingerprint of 32 hexadecimal digits")]
-PlainName = Annotated[str, Matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}", "a plain file name")]
+PlainName = Annotated[str, Matching(_PLAIN, "a plain file name")]
 """A file or folder that is in no other folder than ours."""
+InnerPath = Annotated[
+    str,
+    Matching(rf"{_PLAIN}(/{_PLAIN}){{0,3}}", "a path of plain names below the folder"),
+]
+"""A file in our folder, or in a folder in it."""
 PathText = Annotated[str, Matching(r"(?s)[^\0]{1,4096}", "a path")]
+
+
+class FileFields(TypedDict):
+    """A file whose size and checksum are known."""
+
+    bytes: Count
+    xxh3: Checksum
+
+
+FileList = dict[InnerPath, FileFields]
+"""Files in a folder, and in folders in it."""
 
 
 def check_fields(kind: type[T], value: Any, file: Path, remedy: str) -> T:

@@ -37,7 +37,7 @@ class EntriesInMemory(Entries):
         parts: int = 1,
     ) -> None:
         table: Any = SimpleNamespace(columns={key: column(states, parts)})
-        self.table, self.count = table, len(tokens)
+        self.table, self.columns, self.count = table, table.columns, len(tokens)
         self.meta = {"keys": [key], "model": {"vocab_size": vocab_size}}
         self.__dict__["targets"] = tokens.astype(np.int32)
 

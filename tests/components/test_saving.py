@@ -212,7 +212,7 @@ def test_a_component_that_does_not_fit_the_datastore_is_refused(
 
     def entries(width: int, vocabulary: int) -> Entries:
         made = EntriesInMemory(np.zeros((2, width), np.float32), tokens, vocabulary)
-        made.table.columns.update(dict.fromkeys(both, made.table.columns["att"]))
+        made.columns.update(dict.fromkeys(both, made.columns["att"]))
         made.meta["keys"] = list(both)
         return made
 

@@ -14,8 +14,9 @@ import pytest
 
 from knnlm.datastore import changes, publishing
 from knnlm.datastore.build import build_entries
-from knnlm.datastore.changes import ADDED, add_documents, compact_entries, forget_documents
+from knnlm.datastore.changes import add_documents, compact_entries, forget_documents
 from knnlm.datastore.entries import Entries, open_entries
+from knnlm.datastore.publishing import ADDED
 from knnlm.errors import DamagedError, KnnlmError, UsageError
 from knnlm.models.load import LanguageModel
 from knnlm.text.documents import Document

@@ -16,8 +16,10 @@ from knnlm.errors import DamagedError, KnnlmError
 from knnlm.files import changed_file, write_json
 from knnlm.models.load import hide_transformers_progress, load_model
 from knnlm.models.presets import SMOKE, new_model
-from knnlm.models.saving import CHECKPOINTS, TRAINING_RECORD, save_model
+from knnlm.models.saving import CHECKPOINTS, TRAINING_RECORD, compare_with_record, save_model
+from tests.hostile import mutations, sealed_file, survive
 
+SIZED = {"bytes": 1, "xxh3": "0" * 16}
 NAMES = {
     "config.json",
     "generation_config.json",
@@ -205,3 +207,20 @@ def test_a_record_that_is_damaged_is_refused_and_a_strangers_is_not_read(trained
             load_model(trained)
     record.write_text('{"epochs": 3, "files": {"model.safetensors": 1}}')
     load_model(trained)
+
+
+def test_the_record_of_somebody_else_is_followed_nowhere(tmp_path: Path, model: Any) -> None:
+    record = tmp_path / TRAINING_RECORD
+    saved = save(tmp_path, model)
+    write_json(record, {"recipe": "r", "files": {**saved, "checkpoints/4/config.json": SIZED}})
+    fields, write = sealed_file(record)
+    assert (
+        survive(fields, mutations(fields, 400), write, lambda: compare_with_record(tmp_path)) > 200
+    )
+    for name in ("../config.json", "/etc/passwd", "a/../../b", ".hidden", "a//b"):
+        write_json(record, {"recipe": "r", "files": {name: SIZED}})
+        with pytest.raises(DamagedError, match="is not a path of plain names below the folder"):
+            compare_with_record(tmp_path)
+    record.write_text("[" * 100_000)
+    with pytest.raises(DamagedError, match=r"training\.json is damaged"):
+        compare_with_record(tmp_path)

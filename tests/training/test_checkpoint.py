@@ -11,6 +11,7 @@ import torch
 from knnlm.errors import DamagedError
 from knnlm.tensors import read_note, read_tensors, save_tensors
 from knnlm.training.checkpoint import TrainingState, load_run, recipe_of, save_run
+from tests.hostile import mutations, survive
 
 STATE = TrainingState(
     "recipe", 3, 1.25, 2, [{"step": 2, "valid_loss": 1.25}], 0.5, losses=[2.5, 2.25]
@@ -109,3 +110,29 @@ def test_tensors_that_someone_else_wrote_are_refused(tmp_path: Path) -> None:
         read_tensors(tmp_path / "a.safetensors")
     with pytest.raises(DamagedError, match=r"a.safetensors is damaged: delete"):
         recipe_of(tmp_path / "a.safetensors")
+
+
+def test_a_note_of_somebody_else_is_refused(tmp_path: Path) -> None:
+    model, optimizer = new_run(0)
+    file = tmp_path / "last.safetensors"
+    save_run(file, model, optimizer, STATE)
+    tensors, note = read_tensors(file)
+
+    def use() -> None:
+        other, other_optimizer = new_run(1)
+        state = load_run(file, other, other_optimizer)
+        assert state is not None
+        assert state.step >= 0
+        assert recipe_of(file) == state.recipe
+
+    cases = [case for case in mutations(note, 300, sealed=False) if case[0]]
+    assert survive(note, cases, lambda value: save_tensors(file, tensors, value), use) > 150
+
+
+def test_tensors_of_another_model_are_refused(tmp_path: Path) -> None:
+    model, optimizer = new_run(0)
+    file = tmp_path / "last.safetensors"
+    save_run(file, model, optimizer, STATE)
+    other = torch.nn.Linear(2, 2)
+    with pytest.raises(DamagedError, match="its tensors are of another model"):
+        load_run(file, other, torch.optim.AdamW(other.parameters()))

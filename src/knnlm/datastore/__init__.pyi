@@ -1,8 +1,6 @@
 from .build import ChangedText as ChangedText
 from .build import build_entries as build_entries
 from .build import resolve_window as resolve_window
-from .changes import ADDED as ADDED
-from .changes import COMPACTED as COMPACTED
 from .changes import add_documents as add_documents
 from .changes import compact_entries as compact_entries
 from .changes import forget_documents as forget_documents
@@ -15,6 +13,8 @@ from .kept import check_kept as check_kept
 from .kept import note_deleted as note_deleted
 from .kept import note_kept as note_kept
 from .part_files import DocumentInfo as DocumentInfo
+from .publishing import ADDED as ADDED
+from .publishing import COMPACTED as COMPACTED
 from .survivors import Survivors as Survivors
 from .table import CHECKPOINT as CHECKPOINT
 from .table import MANIFEST as MANIFEST

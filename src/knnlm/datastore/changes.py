@@ -21,7 +21,7 @@ import numpy as np
 from knnlm.datastore.build import PART_ROWS, build_entries
 from knnlm.datastore.entries import ENTRIES_KIND, Entries, open_entries
 from knnlm.datastore.part_files import DOCUMENTS, METADATA
-from knnlm.datastore.publishing import publish, remove_unnamed_parts
+from knnlm.datastore.publishing import ADDED, COMPACTED, publish, remove_unnamed_parts
 from knnlm.datastore.revisions import pinned
 from knnlm.datastore.survivors import ForgottenDocument
 from knnlm.datastore.table import MANIFEST, open_table, read_manifest
@@ -34,7 +34,6 @@ from knnlm.models import LanguageModel
 from knnlm.progress import ProgressBar, log
 from knnlm.text import Source
 
-ADDED, COMPACTED = "added", "compacted"
 _BLOCK = 1 << 14
 _NAMES_LISTED = 10
 _PATIENCE = 10.0

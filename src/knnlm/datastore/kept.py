@@ -9,21 +9,19 @@ nothing is missed in them until something is kept with them again.
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, TypedDict
+from typing import TypedDict
 
 from knnlm.errors import DamagedError
 from knnlm.files import read_json, write_json
 from knnlm.progress import log
-from knnlm.stored_fields import Matching, check_fields
+from knnlm.stored_fields import InnerPath, check_fields
 
 KEPT = "kept.json"
 FORMAT = 1
-_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}"
-_Path = Annotated[str, Matching(rf"{_NAME}(/{_NAME}){{0,2}}", "a path inside the datastore")]
 
 
 class _Kept(TypedDict):
-    files: list[_Path]
+    files: list[InnerPath]
 
 
 def note_kept(store: Path, files: Iterable[Path]) -> None:

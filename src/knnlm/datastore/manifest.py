@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 from knnlm.stored_fields import (
     Checksum,
     Count,
+    FileFields,
     Keys,
     Matching,
     PathText,
@@ -26,13 +27,6 @@ from knnlm.stored_fields import (
 RESTORE = "restore it from a copy, or delete the folder and make it again"
 _ColumnName = Annotated[str, Matching("[a-z][a-z0-9_]{0,63}", "a name of a column")]
 _Percent = Annotated[float, Within(0, 100)]
-
-
-class FileFields(TypedDict):
-    """A file of a part."""
-
-    bytes: Count
-    xxh3: Checksum
 
 
 class PartFields(TypedDict):

@@ -19,6 +19,10 @@ from knnlm.disk import explain_os_errors, flush_file, refuse_links, sync_folder
 from knnlm.files import write_json
 
 PARTS = "parts"
+ADDED, COMPACTED = "added", "compacted"
+"""Where parts are written before they are the table's own (changes.py)."""
+ADDED, COMPACTED = "added", "compacted"
+"""Folders of a datastore in which its next version is made (changes.py)."""
 
 
 def publish(table: Table, staged: Table | None, **changed: Any) -> None:

@@ -8,15 +8,22 @@ FOLDER/training.json    written by `train` when all is on disk: `files` names ev
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from knnlm.disk import explain_os_errors, flush_file, remove_folder, sync_folder
 from knnlm.errors import DamagedError
 from knnlm.files import CHECKSUM, changed_file, describe_files, read_json
+from knnlm.stored_fields import FileList, check_fields
 
 TRAINING_RECORD, CHECKPOINTS = "training.json", "checkpoints"
 _DRAFT = ".unfinished"
 _CONFIG = "config.json"
+
+
+class _Record(TypedDict):
+    """What is read here of the record of a training."""
+
+    files: NotRequired[FileList]
 
 
 def save_model(folder: Path, *parts: Any) -> dict[str, dict[str, Any]]:
@@ -81,7 +88,8 @@ def compare_with_record(folder: Path) -> None:
     record = out / TRAINING_RECORD
     if not record.is_file() or not _is_of_train(record):
         return
-    files = read_json(record).get("files", {})
+    remedy = "restore it from a copy, or train the model again"
+    files = check_fields(_Record, read_json(record), record, remedy).get("files", {})
     own = {name: file for name, file in files.items() if (out / name).parent == folder}
     if changed := changed_file(out, own):
         raise DamagedError(
@@ -94,6 +102,6 @@ def _is_of_train(record: Path) -> bool:
     """Whether a record is ours, damaged or not; some other program may give a file that name."""
     try:
         fields = json.loads(record.read_bytes())
-    except ValueError:
+    except (ValueError, RecursionError):
         return True
     return isinstance(fields, dict) and bool({CHECKSUM, "recipe"} & fields.keys())

@@ -21,6 +21,7 @@ from knnlm.files import changed_file, read_json, write_json
 from knnlm.progress import ProgressBar, log
 from knnlm.search.factory import augmented_width
 from knnlm.similarity import Metric, as_float32, longest_state
+from knnlm.stored_fields import FileList, check_fields
 
 TRAINED_FILE, TRAINED_RECORD = "trained.faiss", "trained.json"
 _ADDED_AT_ONCE = 1 << 16
@@ -116,7 +117,8 @@ def drop_trained_index(folder: Path) -> None:
 def _is_whole(folder: Path) -> bool:
     """Whether a trained index is there and is what was written."""
     try:
-        return changed_file(folder, read_json(folder / TRAINED_RECORD)) is None
+        record = folder / TRAINED_RECORD
+        return changed_file(folder, check_fields(FileList, read_json(record), record, "")) is None
     except (DamagedError, FileNotFoundError):
         return False
 

@@ -5,7 +5,7 @@ are converted in memory that stays in the cache, multiplied in fp32 and compared
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, assert_never
 
 import faiss
 import numpy as np
@@ -118,10 +118,21 @@ class FewQuestions(NamedTuple):
                 wide -= center
             _FAISS.fvec_norms_L2sqr(address, memory.address, wide.shape[1], rows)
             torch.mm(matrix, wide.T, out=product)
-            if center is not None and self.space.metric == "ip":
-                product += wide @ center
-        if self.space.metric == "l2":
-            memory.product.sub_(memory.squares)
+            match self.space.metric:
+                case "l2":
+                    pass  # squared lengths are subtracted below, once a tile
+                case "ip":
+                    if center is not None:
+                        product += wide @ center
+                case _:
+                    assert_never(self.space.metric)
+        match self.space.metric:
+            case "l2":
+                memory.product.sub_(memory.squares)
+            case "ip":
+                pass
+            case _:
+                assert_never(self.space.metric)
 
 
 class _Memory(NamedTuple):

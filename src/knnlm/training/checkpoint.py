@@ -5,10 +5,11 @@ One file, so that a kill leaves the old state or the new one. Never pickle."""
 
 import math
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, NotRequired, TypedDict
 
 import torch
 
+from knnlm.stored_fields import Count, Seconds, check_fields, damaged_field
 from knnlm.tensors import read_note, read_tensors, save_tensors
 
 
@@ -32,6 +33,27 @@ class TrainingState(NamedTuple):
     def initial(cls, recipe: str) -> "TrainingState":
         """The state before the first update."""
         return cls(recipe, 0, math.inf, 0, [], 0.0, [])
+
+
+class _Validation(TypedDict):
+    step: Count
+    valid_loss: float
+    train_loss: NotRequired[float]
+
+
+class _Note(TypedDict):
+    """The fields of a `TrainingState`."""
+
+    recipe: str
+    step: Count
+    best_loss: float | None
+    best_step: Count
+    history: list[_Validation]
+    seconds: Seconds
+    losses: list[float]
+
+
+_REMEDY = "delete its folder and run the same command again to start over"
 
 
 def save_run(
@@ -60,17 +82,27 @@ def load_run(
     if not path.is_file():
         return None
     tensors, note = read_tensors(path)
-    model.load_state_dict(_below("model.", tensors))
+    try:
+        model.load_state_dict(_below("model.", tensors))
+    except RuntimeError as error:
+        raise damaged_field(path, "its tensors are of another model", _REMEDY) from error
     for name, parameter in model.named_parameters():
         if moments := _below(f"optimizer.{name}.", tensors):
             optimizer.state[parameter] = moments
-    return TrainingState(**note)
+    return TrainingState(**_checked(note, path))
 
 
 def recipe_of(path: Path) -> str | None:
     """The recipe of the run that `save_run` wrote, read without its tensors; None if there is
     none."""
-    return str(read_note(path)["recipe"]) if path.is_file() else None
+    return str(_checked(read_note(path), path)["recipe"]) if path.is_file() else None
+
+
+def _checked(note: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The note of a run as it is described; a best loss of ∞ is Python's, and not JSON's."""
+    best = note.get("best_loss")
+    known = {**note, "best_loss": None if best == math.inf else best}
+    return {**check_fields(_Note, known, path, _REMEDY), "best_loss": best}
 
 
 def _below(prefix: str, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -5,7 +5,7 @@ centroid. Kept in a file and found again. What comes out votes at τ = 1 until s
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import faiss
 import numpy as np
@@ -17,6 +17,7 @@ from knnlm.datastore import Column, Entries
 from knnlm.errors import DamagedError, UsageError
 from knnlm.progress import ProgressBar, log
 from knnlm.similarity import Metric
+from knnlm.stored_fields import Within, check_fields
 from knnlm.tensors import read_tensors, save_tensors
 
 ROUNDS = 10
@@ -81,6 +82,13 @@ def cluster(
     return clusters
 
 
+class _Rounds(TypedDict):
+    """What is known of k-means that was begun."""
+
+    about: dict[str, Any]
+    rounds: Annotated[int, Within(0, ROUNDS)]
+
+
 def _nearest_centroids(column: Column, means: NDArray[np.float32]) -> NDArray[np.int64]:
     index = faiss.IndexFlatL2(column.type.width)
     index.add(means)
@@ -99,8 +107,9 @@ def _k_means(column: Column, count: int, file: Path, about: dict[str, Any]) -> N
     done = 0
     if file.is_file():
         tensors, note = read_tensors(file)
-        if note["about"] == about:
-            means, done = tensors["means"].numpy(), int(note["rounds"])
+        known = check_fields(_Rounds, note, file, "delete it and run the same command again")
+        if known["about"] == about and set(tensors) == {"means"}:
+            means, done = tensors["means"].numpy(), known["rounds"]
     size = min(len(column), POINTS * count)
     sample = np.random.default_rng(about["seed"]).choice(len(column), size, replace=False)
     rows = column.gather(np.sort(sample)).astype(np.float32)

@@ -14,7 +14,7 @@ import math
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, NotRequired, Protocol, TypedDict
 
 import numpy as np
 import torch
@@ -34,6 +34,7 @@ from knnlm.models import (
     save_model,
 )
 from knnlm.progress import log
+from knnlm.stored_fields import Count, FileList, Perplexity, Positive, Seconds, check_fields
 from knnlm.tensors import read_tensors, save_tensors
 from knnlm.text import Source, joined_tokens, tokenizer_fingerprint, train_tokenizer
 from knnlm.training.checkpoint import TrainingState, recipe_of
@@ -44,6 +45,30 @@ RUN = "training"
 _TOKENIZER_RECORD = "tokenizer.json"
 CLIP = 1.0  # largest norm of the gradient
 VALIDATION_BATCH = 16  # windows scored at once
+
+
+class _TokenizerRecord(TypedDict):
+    files: FileList
+
+
+class _Trained(TypedDict):
+    """The fields of a `TrainingResult` beside its path."""
+
+    parameters: Positive
+    train_tokens: Positive
+    steps: Positive
+    best_step: Count
+    train_ppl: Perplexity
+    valid_ppl: Perplexity
+    tokens_per_second: Seconds
+
+
+class _Record(TypedDict):
+    """What is read here of the record of a training."""
+
+    recipe: str
+    trained: _Trained
+    files: NotRequired[FileList]
 
 
 class Teacher(Protocol):
@@ -263,8 +288,8 @@ def _tokenizer_files(out: Path) -> dict[str, Any]:
         raise DamagedError(
             f"{record} is missing: delete {out / RUN} and run the same command again to start over"
         )
-    files: dict[str, Any] = read_json(record)["files"]
-    return files
+    remedy = f"delete {out / RUN} and run the same command again to start over"
+    return dict(check_fields(_TokenizerRecord, read_json(record), record, remedy)["files"])
 
 
 def _copy_weights(source: LanguageModel, model: Any, tokenizer: Any, preset: Preset) -> None:
@@ -285,7 +310,8 @@ def _copy_weights(source: LanguageModel, model: Any, tokenizer: Any, preset: Pre
 def _finished(out: Path, recipe: str) -> TrainingResult | None:
     if not (out / TRAINING_RECORD).is_file():
         return None
-    record = read_json(out / TRAINING_RECORD)
+    file = out / TRAINING_RECORD
+    record = check_fields(_Record, read_json(file), file, f"delete {out} and train again")
     if record["recipe"] != recipe:
         raise KnnlmError(
             f"{out} holds a model of another text, preset or seed: choose another `path`"
@@ -298,7 +324,7 @@ def _finished(out: Path, recipe: str) -> TrainingResult | None:
             f"delete {remedy} and run the same command again to "
             f"{'write it' if resumes else 'train'} again"
         )
-    return TrainingResult(**{**record["trained"], "path": out})
+    return TrainingResult(path=out, **record["trained"])
 
 
 def _finish(
