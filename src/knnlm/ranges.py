@@ -2,6 +2,7 @@
 library is imported, and where they are used."""
 
 import math
+from pathlib import Path
 
 from knnlm import defaults
 from knnlm.errors import UsageError, unknown
@@ -14,6 +15,17 @@ PRECISIONS = ("float32", "bfloat16", "float16", "auto")
 
 SMALLEST_TAU, LARGEST_TAU = 1e-30, 1e30
 _LARGEST_SEED = (1 << 31) - 2  # FAISS counts seeds in 32 bits, and is given the next one
+
+
+def check_path(path: str | Path) -> None:
+    """Raise a UsageError unless libraries can open files below a path: they take UTF-8 only."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            f"the name {path} has bytes that are not UTF-8, and libraries cannot open files there: "
+            "rename it or choose another folder"
+        ) from error
 
 
 def check_dtype(dtype: str) -> None:

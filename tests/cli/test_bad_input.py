@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from knnlm.cli.main import run
+from knnlm.disk import checksum_file
 from knnlm.files import read_json, write_json
+from knnlm.formats import visible
 
 pytestmark = pytest.mark.pipeline
 
@@ -279,3 +281,47 @@ def test_files_that_are_nested_too_deep(
     for name in ("tuned.json", "kept.json", "manifest.json"):
         (store / name).write_text('{"settings": ' + deep + "}")
         assert f"{name} is damaged (it is not JSON)" in complaint(capsys, 1, "verify", store)
+
+
+def test_names_that_are_not_utf8(
+    capsys: pytest.CaptureFixture[str],
+    store: Path,
+    tiny_model: Path,
+    texts: dict[str, Path],
+    tmp_path: Path,
+) -> None:
+    """Folders may have them, and FAISS and safetensors open nothing there."""
+    odd, text = tmp_path / "odd\udcff", texts["valid"]
+    sentence = "odd‹U+DCFF› has bytes that are not UTF-8, and libraries cannot open files there"
+    train = ("train", "--preset", "smoke", "--text", text, "--out", odd)
+    assert sentence in complaint(capsys, 2, "build", tiny_model, "--text", text, "--out", odd)
+    assert sentence in complaint(capsys, 2, *train)
+    try:
+        store.rename(odd)
+    except OSError:
+        return  # not on this system
+    assert sentence in complaint(capsys, 2, "index", odd)
+    assert "libraries cannot open files there" in complaint(
+        capsys, 2, "distill", odd, "--text", text
+    )
+    assert "unknown preset 'x‹U+DCFF›'" in complaint(capsys, 2, *train[:2], "x\udcff", *train[3:])
+    assert run(["verify", str(odd)]) == 0
+    assert "odd‹U+DCFF›" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["\ud800", "a\udcffb", "\x1b[2J"])
+def test_names_of_documents_that_have_no_encoding(
+    capsys: pytest.CaptureFixture[str], store: Path, name: str
+) -> None:
+    """They come from a manifest that somebody else wrote."""
+    file, manifest = store / "parts/000000/documents.json", read_json(store / "manifest.json")
+    documents = json.loads(file.read_text())
+    documents[0][0] = name
+    file.write_text(json.dumps(documents))
+    sized = {"bytes": file.stat().st_size, "xxh3": checksum_file(file)}
+    manifest["parts"][0]["files"]["documents.json"] = sized
+    write_json(store / "manifest.json", manifest)
+    generate = ("generate", store, "the cat", "--explain", "--max-new-tokens", 2)
+    assert run([str(word) for word in [*generate, "--lambda", 0.5, "--tau", 1]]) == 0
+    assert f"({visible(name)})" in capsys.readouterr().out
+    assert "unknown document 'x'" in complaint(capsys, 2, "forget", store, "--document", "x")

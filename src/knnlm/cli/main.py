@@ -33,7 +33,7 @@ from knnlm.cli import (
     verify,
 )
 from knnlm.cli.groups import ModelOptions, TextOptions, by_option
-from knnlm.cli.interruption import ignore_interrupts, say_interrupted
+from knnlm.cli.interruption import handle_interrupts, ignore_interrupts, say_interrupted
 from knnlm.errors import KnnlmError
 from knnlm.files import shorten_paths
 from knnlm.formats import printable
@@ -219,6 +219,7 @@ def main() -> None:
     Model libraries make a million objects when they are imported. Looking for garbage among them
     while they come, and once more when the process ends, takes more than a second.
     """
+    handle_interrupts()  # of a console script that was installed before `__main__` did so
     gc.set_threshold(50_000, 20, 20)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a letter that it cannot encode is spelled out
@@ -237,7 +238,7 @@ def run(arguments: list[str]) -> int:
                 args=spread_texts(arguments or ["--help"]), prog_name="knnlm", standalone_mode=False
             )
     except KnnlmError as error:
-        print(f"knnlm: {in_commands(str(error), arguments)}", file=sys.stderr)
+        print(printable(f"knnlm: {in_commands(str(error), arguments)}"), file=sys.stderr)
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
         outcome = _INTERRUPTED

@@ -40,7 +40,7 @@ from knnlm.hidden_states import (
 from knnlm.locks import LOCK, write_lock
 from knnlm.models import LanguageModel
 from knnlm.progress import ProgressBar, log
-from knnlm.ranges import DTYPES, check_dtype
+from knnlm.ranges import DTYPES, check_dtype, check_path
 from knnlm.text import HubSplit, Source, check_window
 
 GROUP_TOKENS = 1 << 14
@@ -169,6 +169,7 @@ class _Options(NamedTuple):
 
 
 def _check_request(out: Path, dtype: str) -> None:
+    check_path(out)
     check_dtype(dtype)
     if (out / "config.json").is_file():
         raise KnnlmError(f"{out} is a model folder: choose another `path` for the datastore")

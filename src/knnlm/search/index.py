@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from knnlm.datastore import Column, Entries, Survivors
 from knnlm.errors import DamagedError
-from knnlm.ranges import check_k
+from knnlm.ranges import check_k, check_path
 from knnlm.search.exact import exact_search, with_exact_scores
 from knnlm.search.factory import augmented_width
 from knnlm.search.faiss_index import (
@@ -155,6 +155,7 @@ def open_index(store: Entries, name: str) -> Index:
         KnnlmError: There is no such index, or the datastore has changed since it was built.
         DamagedError: The file is not what was written.
     """
+    check_path(store.path)
     manifest, file = index_manifest(store, name), index_file(store, name)
     rows = store.table.columns[manifest["key"]]
     try:

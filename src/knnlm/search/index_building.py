@@ -14,6 +14,7 @@ from knnlm.errors import KnnlmError
 from knnlm.files import write_json
 from knnlm.locks import write_lock
 from knnlm.progress import log, log_result
+from knnlm.ranges import check_path
 from knnlm.search.effort import choose_effort
 from knnlm.search.exact import exact_search
 from knnlm.search.factory import Design, design_index
@@ -78,6 +79,7 @@ def build_index(
         >>> neighbors = index.search(states, k=8)  # states (Q, D), neighbors (Q, 8)
     """
     store.key(key)  # is it stored?
+    check_path(store.path)
     keys = store.table.columns[key]
     design = design_index(
         len(keys),

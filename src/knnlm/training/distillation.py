@@ -42,7 +42,7 @@ from knnlm.files import canonical, fingerprint
 from knnlm.hidden_states import output_embedding
 from knnlm.models import LanguageModel
 from knnlm.progress import log
-from knnlm.ranges import check_seed
+from knnlm.ranges import check_path, check_seed
 from knnlm.training.clustering import cluster
 from knnlm.training.fit import FitSettings
 from knnlm.training.initial import initial_clusters, initial_module
@@ -161,6 +161,7 @@ def distill(
     Returns:
         The component with its tuned λ and τ; at once, if it was made in just this way before.
     """
+    check_path(store.path)
     for key in request.spec.keys:
         store.key(key)
     about = {**request.as_json(), "valid": valid.fingerprint}
@@ -196,6 +197,7 @@ def combine(
         names: Components of the datastore, or "knn" for the neighbors at their tuned settings.
         name: What to call the mixture.
     """
+    check_path(store.path)
     check_component_name(name)
     distinct = list(dict.fromkeys(names))
     if name in distinct:

@@ -34,6 +34,7 @@ from knnlm.models import (
     save_model,
 )
 from knnlm.progress import log
+from knnlm.ranges import check_path
 from knnlm.stored_fields import Count, FileList, Perplexity, Positive, Seconds, check_fields
 from knnlm.tensors import read_tensors, save_tensors
 from knnlm.text import Source, joined_tokens, tokenizer_fingerprint, train_tokenizer
@@ -235,6 +236,7 @@ def _kept(out: Path, step: int) -> Path:
 
 def _check(preset: Preset, out: Path, seed: int) -> None:
     """Refuse what cannot be done before any work."""
+    check_path(out)
     if (out / "manifest.json").is_file():
         raise KnnlmError(f"{out} is a datastore: choose another `path` for the model")
     for step in preset.keep:
